@@ -1,0 +1,1 @@
+"""Wire protocols: one module each, pure functions from bytes to tensors and back."""

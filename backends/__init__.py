@@ -1,0 +1,1 @@
+"""Model runtimes: tensors in, tensors out, no wire format."""

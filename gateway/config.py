@@ -1,0 +1,162 @@
+"""TOML files to frozen Structs; every error names the file and the key."""
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from gateway.interfaces import Device, SignatureConfig
+
+T = TypeVar("T")
+
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
+"""Services, models, labels: nothing that a file system or a URL could read as more than a name."""
+
+Name = Annotated[str, Meta(pattern=NAME_PATTERN)]
+Port = Annotated[int, Meta(ge=0, le=65535)]
+Positive = Annotated[int, Meta(ge=1)]
+Seconds = Annotated[float, Meta(gt=0, le=86400)]
+ServiceType = Literal["tfserving", "seldon", "sagemaker", "openai", "custom", "any"]
+
+MiB = 1 << 20
+
+
+class ConfigError(Exception):
+    """A configuration that cannot be used; the text names the file, the key and what was expected."""
+
+
+class Secret(Struct, frozen=True, forbid_unknown_fields=True):
+    """A value that lives elsewhere: exactly one of `env` (a variable's name) and `file` (a path)."""
+
+    env: str = ""
+    file: str = ""
+
+
+class ServiceConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """A `[services.NAME]` table."""
+
+    model: str = ""
+    """The model's folder name; empty means the service's own name."""
+    version: Annotated[str, Meta(pattern=r"^\d+\.\d+\.\d+$")] = "1.0.0"
+    """The service's own version, not the model's."""
+    type: ServiceType = "any"
+    aliases: tuple[Annotated[str, Meta(min_length=1, max_length=256)], ...] = ()
+    owner: str = ""
+    app_auth: bool = False
+    app_codes: tuple[str, ...] | Secret = ()
+
+
+class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """The `[limits]` table: what one request may cost before it is refused."""
+
+    body_bytes: Positive = 64 * MiB
+    """As sent, and again once a content coding is undone."""
+    body_chunks: Positive = 65_536
+    body_seconds: Seconds = 60.0
+    """From the end of the headers to the end of the body."""
+    elements: Positive = 16 * MiB
+    """Values in all the tensors of a request."""
+    json_depth: Annotated[int, Meta(ge=8, le=1000)] = 254
+
+
+class GatewayConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """The `[gateway]` table."""
+
+    host: str = "127.0.0.1"
+    port: Port = 8080
+    hosts: str = ""
+    """Host header pattern that names a service, e.g. "{service}.example.com"."""
+    protocols: tuple[str, ...] | Literal["all"] = "all"
+    device: Device = "auto"
+    access_log: Literal["json", "off"] = "json"
+    poll_seconds: Seconds = 1.0
+    """How often the models folders are looked at for changes."""
+    drain_seconds: Seconds = 30.0
+    """How long requests in flight may take to finish after SIGTERM."""
+
+
+class Config(Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole file."""
+
+    gateway: GatewayConfig = GatewayConfig()
+    limits: LimitsConfig = LimitsConfig()
+    models_dir: str | tuple[str, ...] = ()
+    default_service: str = ""
+    protocols: dict[str, dict[str, Any]] = {}
+    """A protocol's own table, converted with the adapter's Config."""
+    services: dict[Name, ServiceConfig] = {}
+
+
+class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """The tables of model.toml that the core reads; `plugins` holds the others, each for the plugin of its name."""
+
+    backend: str = "ort"
+    versions: Literal["latest", "all"] | tuple[Positive, ...] = "latest"
+    labels: dict[Name, Positive] = {}
+    signatures: dict[str, SignatureConfig] = {}
+    plugins: dict[str, dict[str, Any]] = {}
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The file's tables; raises ConfigError if it cannot be read or is not TOML."""
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path.name}: cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path.name}: not TOML: {error}") from None
+
+
+def convert(value: Any, kind: type[T], where: str) -> T:
+    """`value` as `kind`; raises ConfigError saying where, as `demo.toml: services.iris.type: Invalid ...`."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        reason, _, path = str(error).partition(" - at `$")
+        key = path.rstrip("`").lstrip(".")
+        for item in _bracketed(key):
+            key = key.replace(f"[{item}]", f".{item}")
+        raise ConfigError(f"{where}: {key.lstrip('.') or '(top level)'}: {reason}") from None
+
+
+def _bracketed(key: str) -> list[str]:
+    return [part.split("]")[0] for part in key.split("[")[1:]]
+
+
+def load(path: Path) -> Config:
+    """The gateway's configuration file."""
+    tables = read_toml(path)
+    services = tables.pop("services", {})
+    config = convert(tables, Config, path.name)
+    if not isinstance(services, dict):
+        raise ConfigError(f"{path.name}: services: Expected a table of tables")
+    converted = {
+        convert(name, Name, f"{path.name}: services.{name}"): convert(
+            table, ServiceConfig, f"{path.name}: services.{name}"
+        )
+        for name, table in services.items()
+    }
+    return msgspec.structs.replace(config, services=converted)
+
+
+def load_model(path: Path) -> ModelConfig:
+    """A model.toml; a missing file means every default."""
+    if not path.exists():
+        return ModelConfig()
+    tables = read_toml(path)
+    own = {name: tables.pop(name) for name in list(tables) if name in ModelConfig.__struct_fields__[:-1]}
+    config = convert(own, ModelConfig, f"{path.parent.name}/{path.name}")
+    for name, table in tables.items():
+        if not isinstance(table, dict):
+            known = ", ".join(ModelConfig.__struct_fields__[:-1])
+            raise ConfigError(f"{path.parent.name}/{path.name}: {name}: unknown key; expected one of {known} or a table")
+    return msgspec.structs.replace(config, plugins=tables)
+
+
+def models_dirs(config: Config, file: Path | None) -> tuple[Path, ...]:
+    """The models folders, relative ones taken from the file's own folder."""
+    names = (config.models_dir,) if isinstance(config.models_dir, str) else config.models_dir
+    base = file.parent if file else Path()
+    return tuple(base / name for name in names if name)

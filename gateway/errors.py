@@ -1,0 +1,143 @@
+"""Everything that can go wrong, as one tree without HTTP; each adapter maps it to its own dialect.
+
+GatewayError
+  RequestError                the caller's mistake
+    RouteNotFound             no operation has this path
+    MethodNotAllowed          the path exists, with other methods
+    MalformedBody             not the protocol's grammar
+    InvalidTensor             well formed, but not what the signature takes
+    UnsupportedMedia          a content type or coding nobody here reads
+    NotAcceptable             no offered form is acceptable
+    BodyTooLarge              over a limit on bytes, elements or chunks
+    BodyTimeout               the body did not arrive in time
+    ModelNotFound             no such service, model or version
+      LabelNotFound           no such version label
+    SignatureNotFound         the model has no signature of that name
+    Unauthenticated           no credential, or not a valid one
+    Forbidden                 a valid credential, but not for this
+  CapacityError               right request, wrong moment
+    Overloaded
+    RateLimited
+    NotReady                  known, but not serving yet
+    DeadlineExceeded
+  BackendError                the model's or the server's fault
+    InferenceFailed
+    LoadFailed                a version could not be made ready
+
+`str(error)` is safe to show to any client: no path, process id or traceback is ever in it.
+"""
+
+from collections.abc import Sequence
+
+
+class GatewayError(Exception):
+    """The root; never raised itself."""
+
+
+class RequestError(GatewayError):
+    """The caller's mistake."""
+
+
+class RouteNotFound(RequestError):
+    """No operation has this path."""
+
+
+class MethodNotAllowed(RequestError):
+    """The path exists, but not with this method."""
+
+    def __init__(self, message: str, allowed: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.allowed = tuple(allowed)
+
+
+class MalformedBody(RequestError):
+    """The body is not in the protocol's grammar."""
+
+
+class InvalidTensor(RequestError):
+    """Well formed, but not a tensor that the signature takes."""
+
+
+class UnsupportedMedia(RequestError):
+    """A content type or coding that nobody here reads."""
+
+
+class NotAcceptable(RequestError):
+    """None of the forms on offer is acceptable to the caller."""
+
+
+class BodyTooLarge(RequestError):
+    """Over a limit on bytes, elements or chunks."""
+
+
+class BodyTimeout(RequestError):
+    """The body did not arrive in time."""
+
+
+class ModelNotFound(RequestError):
+    """No such service, model or version. `model` is empty when the request named none."""
+
+    def __init__(self, message: str, model: str = "", version: int | None = None) -> None:
+        super().__init__(message)
+        self.model = model
+        self.version = version
+
+
+class LabelNotFound(ModelNotFound):
+    """No version of the model carries this label."""
+
+    def __init__(self, message: str, model: str, label: str) -> None:
+        super().__init__(message, model)
+        self.label = label
+
+
+class SignatureNotFound(RequestError):
+    """The model has no signature of this name."""
+
+    def __init__(self, message: str, signature: str) -> None:
+        super().__init__(message)
+        self.signature = signature
+
+
+class Unauthenticated(RequestError):
+    """No credential, or one that is not valid."""
+
+
+class Forbidden(RequestError):
+    """A valid credential, but not for this service."""
+
+
+class CapacityError(GatewayError):
+    """The right request at the wrong moment; it may be repeated."""
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class Overloaded(CapacityError):
+    """No room in the queue."""
+
+
+class RateLimited(CapacityError):
+    """The caller asks more often than allowed."""
+
+
+class NotReady(CapacityError):
+    """Known, but not serving yet."""
+
+
+class DeadlineExceeded(CapacityError):
+    """The answer could not come in time."""
+
+
+class BackendError(GatewayError):
+    """The model's or the server's fault."""
+
+
+class InferenceFailed(BackendError):
+    """The model could not answer this request."""
+
+
+class LoadFailed(BackendError):
+    """A version could not be made ready to serve."""

@@ -1,0 +1,163 @@
+"""What adapters, backends and wrappers must offer, and the operations an adapter is made of.
+
+An adapter module exports `Config` (a frozen msgspec Struct) and `create(config, limits) -> Adapter`.
+A backend module exports `Config` and `async load(source, config) -> Backend`.
+A wrapper module (an optional table of model.toml) exports `Config` and `wrap(backend, config, source) -> Backend`.
+"""
+
+import re
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Literal, Protocol
+from urllib.parse import unquote
+
+from msgspec import Struct
+
+from gateway.errors import GatewayError, ModelNotFound
+from gateway.types import (
+    Call,
+    InferenceRequest,
+    InferenceResponse,
+    Method,
+    ModelMetadata,
+    ModelStatus,
+    Reply,
+    RequestSeries,
+    Target,
+)
+
+INT64_DIGITS = 19
+
+Device = Literal["auto", "cuda", "cpu"]
+
+
+def from_path(call: Call) -> Target:
+    """The target that the path's `{model}`, `{version}` and `{label}` name."""
+    params = call.params
+    model, label, version = params.get("model"), params.get("label"), params.get("version")
+    if version and len(version) > INT64_DIGITS:
+        raise ModelNotFound(f"version {version[:32]} is beyond the range of int64")
+    return Target(
+        model=unquote(model) if model else None,
+        version=int(version) if version else None,
+        label=unquote(label) if label else None,
+    )
+
+
+class Operation(Struct, frozen=True, kw_only=True):
+    """A path that an adapter answers."""
+
+    method: str
+    path: str
+    """For people, and the pattern where `pattern` is None: `{name}` stands for `[^/:]+`."""
+    pattern: re.Pattern[str] | None = None
+    """Matched whole against the percent-encoded path; its named groups become `Call.params`."""
+    target: Callable[[Call], Target] = from_path
+
+
+class Infer(Operation, frozen=True, kw_only=True):
+    """Body to tensors, one run, tensors to body."""
+
+    decode: Callable[[Call, Target, ModelMetadata], InferenceRequest]
+    encode: Callable[[InferenceResponse, InferenceRequest, Call], Reply]
+    check_body: Callable[[Call], None] | None = None
+    """Called when the model is unknown: raises what the protocol reports before that."""
+
+
+class Describe(Operation, frozen=True, kw_only=True):
+    """A version's metadata."""
+
+    encode: Callable[[ModelMetadata, Call, Target], Reply]
+
+
+class Status(Operation, frozen=True, kw_only=True):
+    """The states of a model's versions; `encode` gets None for a model that does not exist."""
+
+    encode: Callable[[ModelStatus | None, Call, Target], Reply]
+
+
+class Answer(Operation, frozen=True, kw_only=True):
+    """A reply that needs no model."""
+
+    reply: Callable[[Call], Reply]
+
+
+class Metrics(Operation, frozen=True, kw_only=True):
+    """The request counters under the protocol's own names."""
+
+    render: Callable[[Sequence[RequestSeries]], Reply]
+
+
+class DecodeLimits(Struct, frozen=True):
+    """What a decoder may build from one body before it refuses."""
+
+    elements: int = 16 << 20
+    """Values in all the tensors of a request; more is BodyTooLarge."""
+    depth: int = 254
+    """Nesting of arrays and objects in tensors."""
+
+
+class Adapter(Protocol):
+    """One wire protocol: a table of operations and pure functions."""
+
+    def routes(self) -> Iterable[Operation]:
+        """The operations, most specific first."""
+
+    def claims(self, call: Call) -> int:
+        """How surely a call that no operation matches speaks this protocol: 0 not at all; the highest answers."""
+
+    def encode_error(self, error: GatewayError, call: Call) -> Reply:
+        """The error in the caller's dialect."""
+
+
+class SignatureConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """A `[signatures.NAME]` table of model.toml."""
+
+    method: Method = "predict"
+    inputs: dict[str, str] = {}
+    """Name on the wire to name in the graph; empty means all of the graph's, under their own names."""
+    outputs: dict[str, str] = {}
+
+
+class ModelSource(Struct, frozen=True):
+    """One version of a model on disk, and how it is to be run."""
+
+    name: str
+    version: int
+    directory: Path
+    root: Path
+    """The model's own folder: no file outside it may be opened."""
+    signatures: dict[str, SignatureConfig] = {}
+    device: Device = "auto"
+
+
+class BackendStatus(Struct, frozen=True):
+    """Where a loaded model runs."""
+
+    provider: str
+    """"CPU", "CUDA", or the backend's own word."""
+    note: str = ""
+    """Why it is not where it was wanted, e.g. the reason of a fallback; safe to show."""
+    fallbacks: int = 0
+    """Times that CUDA failed and CPU took over, at load or at run time."""
+
+
+class Backend(Protocol):
+    """A loaded version of a model. A wrapper satisfies the same protocol."""
+
+    @property
+    def metadata(self) -> ModelMetadata:
+        """Fixed from load to close."""
+
+    @property
+    def status(self) -> BackendStatus:
+        """May change while the model serves."""
+
+    async def infer(self, request: InferenceRequest) -> InferenceResponse:
+        """Run once. Raises InvalidTensor, SignatureNotFound or BackendError."""
+
+    def stream(self, request: InferenceRequest) -> AsyncIterator[InferenceResponse]:
+        """Answer in parts; closing the iterator stops the work."""
+
+    async def close(self) -> None:
+        """Free everything; nothing is in flight any more."""

@@ -1,0 +1,52 @@
+"""A name in the configuration becomes a module: `tfserving` is `adapters.tfserving`, else an entry point."""
+
+import importlib
+import importlib.util
+import pkgutil
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Literal
+
+from gateway.config import ConfigError
+
+Kind = Literal["adapters", "backends"]
+
+_BESIDE = Path(__file__).resolve().parent.parent
+
+
+def names(kind: Kind) -> list[str]:
+    """Every plugin there is, shipped or installed, in alphabetical order."""
+    shipped = [module.name for module in pkgutil.iter_modules([str(_BESIDE / kind)]) if not module.name.startswith("_")]
+    return sorted({*shipped, *(entry.name for entry in entry_points(group=f"tensorgate.{kind}"))})
+
+
+def load(kind: Kind, name: str, exports: str) -> ModuleType:
+    """The module that `name` stands for, checked to offer the function `exports` and a Config.
+
+    Raises ConfigError with the list of what there is.
+    """
+    module = _import(kind, name)
+    if not hasattr(module, exports):
+        usable = ", ".join(other for other in names(kind) if hasattr(_import(kind, other), exports))
+        raise ConfigError(f"{kind[:-1]} {name!r} has no {exports}(); there are: {usable}")
+    return module
+
+
+def _import(kind: Kind, name: str) -> ModuleType:
+    if name.isidentifier() and not name.startswith("_"):
+        _refuse_shadow(kind)
+        if importlib.util.find_spec(f"{kind}.{name}"):
+            return importlib.import_module(f"{kind}.{name}")
+        for entry in entry_points(group=f"tensorgate.{kind}", name=name):
+            module = entry.load()
+            if isinstance(module, ModuleType):
+                return module
+    raise ConfigError(f"no {kind[:-1]} {name!r}; there are: {', '.join(names(kind))}")
+
+
+def _refuse_shadow(kind: Kind) -> None:
+    """PyPI has packages called `adapters` and `backends`; one of them before ours would be imported instead."""
+    package = importlib.import_module(kind)
+    if Path(package.__file__ or "").resolve().parent != _BESIDE / kind:
+        raise ConfigError(f"another package named {kind!r} shadows tensorgate's own; uninstall it from this environment")

@@ -1,0 +1,153 @@
+"""The vocabulary every room speaks: tensors and signatures on the model side, Call and Reply on the HTTP side."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+from msgspec import Struct
+
+Tensor = np.ndarray
+"""C-contiguous, native-endian. Strings are object arrays of `str`, or of `bytes` where the client sent binary.
+
+Dtypes numpy lacks (bfloat16, the float8 family) travel as float32, exactly; their `TensorSpec.dtype` keeps the name.
+"""
+
+Method = Literal["predict", "classify", "regress"]
+State = Literal["START", "LOADING", "AVAILABLE", "UNLOADING", "END"]
+
+DEFAULT_SIGNATURE = "serving_default"
+
+FLOAT32_CARRIED = frozenset({"bfloat16", "float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz"})
+"""Declared dtypes whose tensors are float32 arrays."""
+
+
+class TensorSpec(Struct, frozen=True):
+    """What a signature declares of one tensor."""
+
+    name: str
+    dtype: str
+    """A numpy dtype name, or "string", or one of FLOAT32_CARRIED."""
+    shape: tuple[int | None, ...] | None
+    """None for a free dimension; a shape of None means that even the rank is unknown."""
+    media: str = ""
+    """"image": the input also takes encoded images, an object array of `bytes`, one item a row."""
+
+    @property
+    def numpy_dtype(self) -> np.dtype:
+        """The dtype of the arrays that carry this tensor."""
+        if self.dtype == "string":
+            return np.dtype(object)
+        return np.dtype(np.float32 if self.dtype in FLOAT32_CARRIED else self.dtype)
+
+
+class Signature(Struct, frozen=True):
+    """One way to call a model."""
+
+    name: str
+    method: Method
+    inputs: dict[str, TensorSpec]
+    outputs: dict[str, TensorSpec]
+
+
+class ModelMetadata(Struct, frozen=True):
+    """What one loaded version says of itself."""
+
+    name: str
+    version: int
+    platform: str
+    signatures: dict[str, Signature]
+
+
+class InferenceRequest(Struct, frozen=True):
+    """One question to one model, whatever protocol asked it."""
+
+    inputs: dict[str, Tensor]
+    signature: str = DEFAULT_SIGNATURE
+    outputs: tuple[str, ...] = ()
+    """The outputs wanted; empty means all of the signature's."""
+    parameters: Mapping[str, Any] = {}
+    deadline: float | None = None
+    """On the monotonic clock, seconds."""
+    id: str = ""
+    wire: Any = None
+    """Private to the adapter that decoded the request: what its encoder must remember."""
+
+
+class InferenceResponse(Struct, frozen=True):
+    """A model's answer, or one part of a streamed one. `outputs` keeps the signature's order."""
+
+    outputs: dict[str, Tensor]
+    parameters: Mapping[str, Any] = {}
+
+
+class VersionStatus(Struct, frozen=True):
+    """Where one version of a model stands."""
+
+    version: int
+    state: State
+    error: str = ""
+    """Why it could not be loaded, or why its replacement could not; safe to show."""
+
+
+class ModelStatus(Struct, frozen=True):
+    """All tracked versions of a model, newest first."""
+
+    name: str
+    versions: tuple[VersionStatus, ...]
+    labels: dict[str, int] = {}
+
+
+class Target(Struct, frozen=True):
+    """Which model a call means. None for `model` means that the path names none."""
+
+    model: str | None = None
+    version: int | None = None
+    label: str | None = None
+    parsed: Any = None
+    """Private to the adapter that set it: what `target` learned from the body."""
+
+
+class Call(Struct, frozen=True):
+    """One HTTP request, as adapters see it."""
+
+    method: str
+    raw_path: str
+    """Still percent-encoded, without the query and without a service prefix."""
+    params: Mapping[str, str] = {}
+    """What the operation's path pattern captured, still percent-encoded."""
+    query: str = ""
+    headers: list[tuple[bytes, bytes]] = []
+    """Names in lower case."""
+    body: bytes = b""
+    """Whole, with any content coding already undone."""
+
+    def header(self, name: bytes) -> str | None:
+        """The first header of that lower-case name."""
+        for key, value in self.headers:
+            if key == name:
+                return value.decode("latin-1")
+        return None
+
+
+class Reply(Struct, frozen=True):
+    """One HTTP response."""
+
+    body: bytes
+    status: int = 200
+    media_type: str = "application/json"
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class RequestSeries(Struct, frozen=True):
+    """Requests of one kind, counted since the start: what a metrics page is rendered from."""
+
+    protocol: str
+    model: str
+    operation: str
+    status: int
+    count: int
+    seconds: float
+    bucket_counts: tuple[int, ...]
+    """One per bound of `bucket_bounds`, then those above the last; not cumulative."""
+    bucket_bounds: tuple[float, ...]
+    """Seconds."""
