@@ -151,7 +151,9 @@ def load_model(path: Path) -> ModelConfig:
     for name, table in tables.items():
         if not isinstance(table, dict):
             known = ", ".join(ModelConfig.__struct_fields__[:-1])
-            raise ConfigError(f"{path.parent.name}/{path.name}: {name}: unknown key; expected one of {known} or a table")
+            raise ConfigError(
+                f"{path.parent.name}/{path.name}: {name}: unknown key; expected one of {known} or a table"
+            )
     return msgspec.structs.replace(config, plugins=tables)
 
 

@@ -49,4 +49,6 @@ def _refuse_shadow(kind: Kind) -> None:
     """PyPI has packages called `adapters` and `backends`; one of them before ours would be imported instead."""
     package = importlib.import_module(kind)
     if Path(package.__file__ or "").resolve().parent != _BESIDE / kind:
-        raise ConfigError(f"another package named {kind!r} shadows tensorgate's own; uninstall it from this environment")
+        raise ConfigError(
+            f"another package named {kind!r} shadows tensorgate's own; uninstall it from this environment"
+        )
