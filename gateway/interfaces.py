@@ -100,6 +100,9 @@ class DecodeLimits(Struct, frozen=True):
 class Adapter(Protocol):
     """One wire protocol: a table of operations and pure functions."""
 
+    ignores_unknown_codings: bool
+    """True: a body under a Content-Encoding other than gzip is read as it is; False: it is refused."""
+
     def routes(self) -> Iterable[Operation]:
         """The operations, most specific first."""
 

@@ -1,0 +1,125 @@
+"""The ASGI application: the operators' own pages, and everything else to the pipeline."""
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from gateway.body import Body, ClientGone
+from gateway.config import LimitsConfig
+from gateway.models import Models
+from gateway.observe import AccessLog, Observer, RequestIds, Trace
+from gateway.pipeline import Pipeline
+from gateway.types import Call, Reply
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+METRICS_TYPE = "text/plain; version=1.0.0; charset=utf-8"
+
+_LINGER_SECONDS = 2.0
+_LINGER_BYTES = 256 << 20
+_LONGEST_ID = 128
+
+
+class Gateway:
+    """One port's application."""
+
+    def __init__(
+        self, pipeline: Pipeline, models: Models, observer: Observer, limits: LimitsConfig, log: AccessLog | None
+    ) -> None:
+        self._pipeline = pipeline
+        self._observer = observer
+        self._limits = limits
+        self._log = log
+        self._ids = RequestIds()
+        self._models = models
+        self.draining = False
+        """Once True, every response asks the client to close its connection."""
+        # The hot path never enters Starlette's router: its own pages are told apart by one set lookup.
+        routes = [
+            Route("/healthz", self._healthz),
+            Route("/readyz", self._readyz),
+            Route("/metrics", self._metrics),
+            Route("/statusz", self._statusz),
+        ]
+        self._pages = Starlette(routes=routes)
+        self._page_paths = frozenset(route.path for route in routes)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] not in self._page_paths:
+            await self._answer(scope, receive, send)
+        else:
+            await self._pages(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        observer = self._observer
+        headers: list[tuple[bytes, bytes]] = scope["headers"]
+        path = scope["raw_path"].decode("latin-1")
+        head = Call(scope["method"], path, {}, scope["query_string"].decode("latin-1"), headers)
+        trace = Trace(_given_id(head) or self._ids())
+        body = Body(receive, self._limits)
+        observer.in_flight += 1
+        try:
+            reply = await self._pipeline.answer(head, body, trace)
+            status = reply.status
+            await self._send(reply, trace, body, send)
+        except ClientGone:
+            reply, status = Reply(b""), 499
+        finally:
+            observer.in_flight -= 1
+        seconds = observer.record(trace, status, body.size, len(reply.body))
+        if self._log is not None:
+            peer = scope["client"][0] if scope["client"] else ""
+            self._log.add(trace, seconds, (peer, head.method, path), status, (body.size, len(reply.body)))
+
+    async def _send(self, reply: Reply, trace: Trace, body: Body, send: Send) -> None:
+        headers = [
+            (b"content-type", reply.media_type.encode("latin-1")),
+            (b"content-length", b"%d" % len(reply.body)),
+            (b"x-request-id", trace.id.encode("latin-1")),
+        ]
+        for name, value in reply.headers:
+            headers.append((name.encode("latin-1"), value.encode("latin-1")))
+        if self.draining or not body.complete:
+            headers.append((b"connection", b"close"))
+        await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+        if body.complete:
+            await send({"type": "http.response.body", "body": reply.body})
+            return
+        # The client may still be sending. Closing now would reset the connection under it before it has read the
+        # answer, so what it sends is dropped for a while first.
+        await send({"type": "http.response.body", "body": reply.body, "more_body": True})
+        await body.discard(_LINGER_SECONDS, _LINGER_BYTES)
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _healthz(self, request: Request) -> Response:
+        return Response("ok\n", media_type="text/plain")
+
+    async def _readyz(self, request: Request) -> Response:
+        if self.draining:
+            return Response("draining\n", 503, media_type="text/plain")
+        if self._models.ready:
+            return Response("ready\n", media_type="text/plain")
+        waiting = [f"{one.name} {one.version}: {one.error or one.state}" for one in self._models.describe()
+                   if one.state != "AVAILABLE"]  # fmt: skip
+        return Response("".join(f"{line}\n" for line in ["not ready", *waiting]), 503, media_type="text/plain")
+
+    async def _metrics(self, request: Request) -> Response:
+        return Response(self._observer.page(), headers={"content-type": METRICS_TYPE})
+
+    async def _statusz(self, request: Request) -> Response:
+        page = {"ready": self._models.ready, "draining": self.draining, "models": self._models.describe()}
+        return Response(msgspec.json.encode(page), media_type="application/json")
+
+
+def _given_id(head: Call) -> str | None:
+    given = head.header(b"x-request-id")
+    if given is None or len(given) > _LONGEST_ID or not given.isascii() or not given.isprintable() or not given:
+        return None
+    return given

@@ -1,0 +1,133 @@
+"""A request's body: read within limits on bytes, chunks and time, its content coding undone within the same limits."""
+
+import asyncio
+import zlib
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from gateway.config import LimitsConfig
+from gateway.errors import BodyTimeout, BodyTooLarge, MalformedBody, UnsupportedMedia
+from gateway.types import Call
+
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+"""ASGI's."""
+
+_GZIP = 16 + zlib.MAX_WBITS
+_OFFLOAD = 64 * 1024
+"""Compressed bytes from which inflating is moved off the event loop."""
+
+
+class ClientGone(Exception):
+    """The client hung up before it had sent all of its request; there is nobody to answer."""
+
+
+class Body:
+    """The body still on its way."""
+
+    def __init__(self, receive: Receive, limits: LimitsConfig) -> None:
+        self._receive = receive
+        self._limits = limits
+        self.complete = False
+        self.size = 0
+        """Bytes received."""
+
+    def check_length(self, call: Call) -> None:
+        """Raise BodyTooLarge for a declared length over the limit, before anything is read."""
+        declared = call.header(b"content-length")
+        if declared is not None and declared.isdecimal() and int(declared[:20]) > self._limits.body_bytes:
+            raise self._too_large()
+
+    async def read(self, call: Call, *, ignores_unknown_codings: bool) -> bytes:
+        """All of it, decoded. Raises BodyTooLarge, BodyTimeout, UnsupportedMedia, MalformedBody or ClientGone."""
+        coding = _coding(call, ignores_unknown_codings)
+        message = await self._next()
+        if message.get("more_body"):
+            body = await self._gather(message)
+        else:
+            body = self._grown(message)
+        self.complete = True
+        if not coding:
+            return body
+        if len(body) > _OFFLOAD:
+            return await asyncio.to_thread(inflate, body, self._limits.body_bytes)
+        return inflate(body, self._limits.body_bytes)
+
+    async def discard(self, seconds: float, most: int) -> None:
+        """Read on and drop what comes, so that a client still sending gets to read the answer it was sent."""
+        try:
+            async with asyncio.timeout(seconds):
+                while self.size < most:
+                    message = await self._receive()
+                    self.size += len(message.get("body", b""))
+                    if message["type"] != "http.request" or not message.get("more_body"):
+                        return
+        except TimeoutError:
+            return
+
+    async def _next(self) -> MutableMapping[str, Any]:
+        try:
+            async with asyncio.timeout(self._limits.body_seconds):
+                message = await self._receive()
+        except TimeoutError:
+            raise self._too_late() from None
+        if message["type"] != "http.request":
+            raise ClientGone
+        return message
+
+    async def _gather(self, message: MutableMapping[str, Any]) -> bytes:
+        chunks = [self._grown(message)]
+        try:
+            async with asyncio.timeout(self._limits.body_seconds):
+                while message.get("more_body"):
+                    message = await self._receive()
+                    if message["type"] != "http.request":
+                        raise ClientGone
+                    chunks.append(self._grown(message))
+                    if len(chunks) > self._limits.body_chunks:
+                        raise BodyTooLarge(f"the body came in more than {self._limits.body_chunks} chunks")
+        except TimeoutError:
+            raise self._too_late() from None
+        return b"".join(chunks)
+
+    def _grown(self, message: MutableMapping[str, Any]) -> bytes:
+        body: bytes = message.get("body", b"")
+        self.size += len(body)
+        if self.size > self._limits.body_bytes:
+            raise self._too_large()
+        return body
+
+    def _too_large(self) -> BodyTooLarge:
+        return BodyTooLarge(f"the body is larger than the limit of {self._limits.body_bytes} bytes")
+
+    def _too_late(self) -> BodyTimeout:
+        return BodyTimeout(f"the body did not arrive within {self._limits.body_seconds:g} seconds")
+
+
+def _coding(call: Call, ignores_unknown: bool) -> bool:
+    """Whether the body is gzip. Raises UnsupportedMedia for codings nobody here undoes."""
+    coding = (call.header(b"content-encoding") or "").strip().lower()
+    if coding in ("gzip", "x-gzip"):
+        return True
+    if coding and coding != "identity" and not ignores_unknown:
+        raise UnsupportedMedia(f"Content-Encoding {coding[:64]!r} is not supported; send gzip or none")
+    return False
+
+
+def inflate(body: bytes, most: int) -> bytes:
+    """The gzip members of a body, one after another. Raises BodyTooLarge over `most` bytes, MalformedBody."""
+    parts: list[bytes] = []
+    size = 0
+    try:
+        while body:
+            member = zlib.decompressobj(_GZIP)
+            part = member.decompress(body, most + 1 - size)
+            size += len(part)
+            if size > most:
+                raise BodyTooLarge(f"the decompressed body is larger than the limit of {most} bytes")
+            if not member.eof:
+                raise MalformedBody("The document is empty: the gzip stream is truncated")
+            parts.append(part)
+            body = member.unused_data
+    except zlib.error:
+        raise MalformedBody("The document is empty: the gzip stream is corrupt") from None
+    return b"".join(parts)

@@ -1,0 +1,202 @@
+"""The command `tensorgate`."""
+
+import argparse
+import asyncio
+import logging
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import httpx
+import msgspec
+import uvloop
+
+from gateway import __version__, config, repository
+from gateway.config import Config, ConfigError
+from gateway.models import Models, VersionSummary
+from gateway.paths import PathTable
+from gateway.server import Assembly, listen, load_adapters, serve
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line; returns the exit code: 0 done, 1 it could not be done, 2 the command line is wrong."""
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("tensorgate").setLevel(logging.INFO)
+    try:
+        return int(options.run(options))
+    except ConfigError as error:
+        print(f"tensorgate: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="tensorgate", description="One inference gateway for many wire protocols.")
+    parser.add_argument("--version", action="version", version=f"tensorgate {__version__}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    def command(name: str, run: object, text: str) -> argparse.ArgumentParser:
+        added = commands.add_parser(name, help=text, description=text)
+        added.set_defaults(run=run)
+        return added
+
+    started = command("serve", _serve, "Serve models until SIGTERM or Ctrl-C, then finish what is in flight.")
+    _add_sources(started)
+    started.add_argument("--host", help="address to listen on (default 127.0.0.1)")
+    started.add_argument("--port", type=int, help="port to listen on; 0 takes a free one (default 8080)")
+    _add_device(started)
+    checked = command("check", _check, "Check a configuration and its models' settings without loading anything.")
+    checked.add_argument("config", type=Path, metavar="CONFIG", help="the TOML file")
+    listed = command("routes", _routes, "List the paths that are served.")
+    listed.add_argument("config", type=Path, nargs="?", metavar="CONFIG", help="the TOML file (default: all protocols)")
+    shown = command("models", _models, "List models: of a running gateway, or loaded here to see whether they load.")
+    _add_sources(shown)
+    _add_device(shown)
+    shown.add_argument("--url", default="http://127.0.0.1:8080", help="the running gateway (default %(default)s)")
+    return parser
+
+
+def _add_sources(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("config", type=Path, nargs="?", metavar="CONFIG", help="a TOML file")
+    parser.add_argument(
+        "--models",
+        type=Path,
+        action="append",
+        metavar="DIR",
+        help="a folder of models; needs no CONFIG; may be repeated",
+    )
+
+
+def _add_device(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--device",
+        choices=("auto", "cuda", "cpu"),
+        help="where models run: auto takes CUDA where it works, cuda insists on it (default auto)",
+    )
+
+
+def _settings(options: argparse.Namespace) -> tuple[Config, Path, tuple[Path, ...]]:
+    """The configuration with the command line's wishes in it, the folder its paths are relative to, and the models."""
+    if options.config is None and not options.models:
+        raise ConfigError("nothing to serve: give a CONFIG.toml or --models DIR")
+    chosen = config.load(options.config) if options.config else Config()
+    wishes = {
+        name: getattr(options, name) for name in ("host", "port", "device") if getattr(options, name, None) is not None
+    }
+    chosen = msgspec.structs.replace(chosen, gateway=msgspec.structs.replace(chosen.gateway, **wishes))
+    roots = tuple(options.models) if options.models else config.models_dirs(chosen, options.config)
+    for root in roots:
+        if not root.is_dir():
+            raise ConfigError(f"the models folder {root} does not exist")
+    if not roots:
+        raise ConfigError(f"{options.config}: models_dir: no models folder is named; give one here or by --models DIR")
+    return chosen, options.config.parent if options.config else Path(), roots
+
+
+def _serve(options: argparse.Namespace) -> int:
+    settings, base, roots = _settings(options)
+    assembly = Assembly(settings, base, roots)
+    sock = listen(settings.gateway.host, settings.gateway.port)
+
+    async def started() -> None:
+        print("\n".join(_banner(assembly, sock.getsockname()[1])), flush=True)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serve(assembly, sock, started))
+    return 0
+
+
+def _banner(assembly: Assembly, port: int) -> Iterable[str]:
+    host = assembly.config.gateway.host
+    shown = f"[{host}]" if ":" in host else host
+    models = assembly.models.describe()
+    yield f"tensorgate {__version__} on http://{shown}:{port}"
+    yield f"  protocols  {', '.join(assembly.adapters)}"
+    providers = sorted({one.provider for one in models if one.provider})
+    notes = sorted({one.note for one in models if one.note})
+    device = ", ".join(providers) or "none yet"
+    yield f"  device     {device}" + (f" ({'; '.join(notes)})" if notes else "")
+    for service in assembly.directory:
+        if service.name != service.model or service.protected:
+            key = ", needs a key" if service.protected else ""
+            yield f"  service    {service.name} -> {service.model} ({service.type}{key})"
+    yield from (f"  {line}" for line in _table(models))
+    for name, problem in assembly.models.problems.items():
+        yield f"  problem    {name}: {problem}"
+
+
+def _table(models: Sequence[VersionSummary]) -> Iterable[str]:
+    """One line a version, columns aligned."""
+    rows = [("MODEL", "VERSION", "STATE", "RUNS ON", "LOADED IN", "SIGNATURES")]
+    rows += [
+        (
+            one.name,
+            f"{one.version}{''.join(f' [{label}]' for label in one.labels)}",
+            one.state,
+            one.provider or "-",
+            f"{one.load_seconds * 1e3:.0f} ms" if one.provider else "-",
+            ", ".join(one.signatures) or "-",
+        )
+        for one in models
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row, one in zip(rows, [None, *models], strict=True):
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        if one is not None and one.error:
+            yield f"    {one.error}"
+
+
+def _check(options: argparse.Namespace) -> int:
+    options.models = None
+    settings, base, roots = _settings(options)
+    Assembly(settings, base, roots)
+    scan = repository.scan(roots)
+    for name, problem in scan.problems.items():
+        print(f"{name}: {problem}", file=sys.stderr)
+    missing = [
+        f"services.{name}.model: there is no model {service.model or name!r}"
+        for name, service in settings.services.items()
+        if (service.model or name) not in scan.models
+    ]
+    for text in missing:
+        print(f"{options.config.name}: {text}", file=sys.stderr)
+    if scan.problems or missing:
+        return 1
+    print(f"{options.config}: ok, {len(scan.models)} models, {len(settings.services)} services")
+    return 0
+
+
+def _routes(options: argparse.Namespace) -> int:
+    rows = PathTable(load_adapters(config.load(options.config) if options.config else Config())).rows()
+    width = max(len(path) for _, path, _, _ in rows)
+    for method, path, protocol, name in rows:
+        print(f"{method:<7} {path:<{width}}  {protocol} {name}")
+    return 0
+
+
+def _models(options: argparse.Namespace) -> int:
+    if options.config is None and not options.models:
+        models = _running(options.url)
+    else:
+        settings, _, roots = _settings(options)
+        models = asyncio.run(_loaded(Models(roots, settings.gateway.device)))
+    print("\n".join(_table(models)))
+    return 1 if any(one.error for one in models) else 0
+
+
+def _running(url: str) -> list[VersionSummary]:
+    try:
+        page = httpx.get(f"{url}/statusz", timeout=10).raise_for_status()
+    except httpx.HTTPError as error:
+        raise ConfigError(f"no gateway answers at {url}: {error}; name a CONFIG or --models DIR to load here") from None
+    return msgspec.convert(page.json()["models"], list[VersionSummary])
+
+
+async def _loaded(models: Models) -> list[VersionSummary]:
+    await models.start()
+    try:
+        return models.describe()
+    finally:
+        await models.close()

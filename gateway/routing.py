@@ -1,0 +1,154 @@
+"""From a call to the service it means, and from the service to the version that answers."""
+
+import re
+from collections.abc import Iterator
+from urllib.parse import unquote
+
+from msgspec import Struct
+
+from gateway.config import Config, ConfigError, ServiceConfig
+from gateway.errors import LabelNotFound, ModelNotFound
+from gateway.models import Loaded, LoadedModel, Models
+from gateway.paths import Route
+from gateway.types import Call, Target
+
+_LISTED = 12
+"""Names shown in an error."""
+
+
+class Service(Struct, frozen=True):
+    """What a client calls by name."""
+
+    name: str
+    model: str
+    type: str
+    protected: bool
+    aliases: tuple[str, ...]
+
+    def carries(self, protocol: str) -> bool:
+        """Whether calls of this protocol may reach the service."""
+        return self.type in ("any", protocol)
+
+    def answers_to(self, name: str) -> bool:
+        """Whether a path under the service's own prefix may name it so."""
+        return name in (self.name, self.model) or name in self.aliases
+
+
+class Directory:
+    """All services: the configured ones, and each model that none of them names."""
+
+    def __init__(self, config: Config, models: Models) -> None:
+        self._models = models
+        self._default = config.default_service
+        self._host = _host_pattern(config.gateway.hosts)
+        self._configured = {name: _service(name, table) for name, table in config.services.items()}
+        self._named_models = frozenset(service.model for service in self._configured.values())
+        self._by_name = dict(self._configured)
+        for service in self._configured.values():
+            for alias in service.aliases:
+                if alias in self._by_name:
+                    raise ConfigError(f"services.{service.name}.aliases: {alias!r} is taken")
+                self._by_name[alias] = service
+
+    def get(self, name: str) -> Service | None:
+        """The service of that name or alias."""
+        service = self._by_name.get(name)
+        if service is None and name not in self._named_models and self._models.get(name) is not None:
+            return Service(name, name, "any", False, ())
+        return service
+
+    def __iter__(self) -> Iterator[Service]:
+        yield from self._configured.values()
+        for name in self._models.names():
+            if name not in self._named_models and name not in self._configured:
+                yield Service(name, name, "any", False, ())
+
+    def reachable(self, route: Route, call: Call) -> list[str]:
+        """The services that a call may mean, as far as path and headers tell; never empty while there are services."""
+        named = route.service or (unquote(route.params["model"]) if "model" in route.params else self._hint(call))
+        service = self.get(named) if named else None
+        if service is not None:
+            return [service.name]
+        return [service.name for service in self if service.carries(route.protocol)] or [s.name for s in self]
+
+    def find(self, route: Route, call: Call, target: Target) -> Service:
+        """The service that is meant. Raises ModelNotFound or, for a label on an unknown model, LabelNotFound."""
+        if route.service is not None:
+            service = self._require(route.service, route.protocol, target)
+            if target.model is not None and not service.answers_to(target.model):
+                raise _not_found(target.model, target, f"the service {service.name} has no model {target.model!r}")
+            return service
+        if target.model is not None:
+            return self._require(target.model, route.protocol, target)
+        hint = self._hint(call)
+        if hint is not None:
+            return self._require(hint, route.protocol, target)
+        return self._only(route.protocol, target)
+
+    def _hint(self, call: Call) -> str | None:
+        """The service that the Host header, or else X-Tensorgate-Service, names."""
+        if self._host is not None:
+            match = self._host.fullmatch((call.header(b"host") or "").lower().partition(":")[0])
+            if match is not None:
+                return match["service"]
+        return call.header(b"x-tensorgate-service")
+
+    def _require(self, name: str, protocol: str, target: Target) -> Service:
+        service = self.get(name)
+        if service is None:
+            raise _not_found(name, target, f"there is no service {name[:128]!r}{self._known(protocol)}")
+        if not service.carries(protocol):
+            raise _not_found(name, target, f"the service {service.name} answers {service.type} calls only")
+        return service
+
+    def _only(self, protocol: str, target: Target) -> Service:
+        default = self.get(self._default) if self._default else None
+        if default is not None and default.carries(protocol):
+            return default
+        able = [service for service in self if service.carries(protocol)]
+        if len(able) == 1:
+            return able[0]
+        raise _not_found(
+            "",
+            target,
+            "the path names no service and there is not just one: put /services/NAME before the path, "
+            f"or send the header X-Tensorgate-Service{self._known(protocol)}",
+        )
+
+    def _known(self, protocol: str) -> str:
+        names = sorted(service.name for service in self if service.carries(protocol) and not service.protected)
+        shown = ", ".join(names[:_LISTED]) + (", ..." if len(names) > _LISTED else "")
+        return f"; there are: {shown}" if names else ""
+
+    def model(self, service: Service) -> LoadedModel | None:
+        """The service's model, if it is known."""
+        return self._models.get(service.model)
+
+    def pick(self, service: Service, target: Target) -> Loaded:
+        """The version that answers. Raises ModelNotFound or LabelNotFound, in the name that the client used."""
+        name = target.model or service.name
+        try:
+            return self._models.resolve(service.model, target.version, target.label)
+        except LabelNotFound as error:
+            raise LabelNotFound(str(error), name, error.label) from None
+        except ModelNotFound as error:
+            raise ModelNotFound(str(error), name, target.version) from None
+
+
+def _not_found(name: str, target: Target, text: str) -> ModelNotFound:
+    if target.label is not None:
+        return LabelNotFound(text, name, target.label)
+    return ModelNotFound(text, name, target.version)
+
+
+def _service(name: str, table: ServiceConfig) -> Service:
+    return Service(name, table.model or name, table.type, table.app_auth, table.aliases)
+
+
+def _host_pattern(hosts: str) -> re.Pattern[str] | None:
+    if not hosts:
+        return None
+    before, field, after = hosts.lower().partition("{service}")
+    if not field:
+        raise ConfigError(f"gateway.hosts: expected {{service}} in it, as in '{{service}}.example.com', got {hosts!r}")
+    return re.compile(f"{re.escape(before)}(?P<service>[a-z0-9][a-z0-9._-]*){re.escape(after)}")

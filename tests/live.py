@@ -1,0 +1,74 @@
+"""A real gateway process on a free port, for tests that speak HTTP."""
+
+import contextlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+
+START_SECONDS = 60.0
+
+
+class LiveGateway:
+    """A running `tensorgate serve`."""
+
+    def __init__(self, *arguments: str) -> None:
+        self._errors = tempfile.TemporaryFile()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "gateway", "serve", *arguments, "--port", "0"],
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+        )
+        self.url = self._wait_for_banner()
+        self.port = int(self.url.rpartition(":")[2])
+
+    def _wait_for_banner(self) -> str:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            found = re.search(r"on (http://\S+)", line)
+            if found:
+                return found[1]
+        self.process.wait()
+        raise AssertionError(f"the gateway did not start: {self.errors()}")
+
+    def errors(self) -> str:
+        """Everything on stderr so far: the access log and the program's own log."""
+        self._errors.seek(0)
+        return self._errors.read().decode("utf-8", "replace")
+
+    def wait_until(self, path: str, status: int, seconds: float = 20.0) -> httpx.Response:
+        """Ask until the path answers with that status."""
+        until = time.monotonic() + seconds
+        while True:
+            reply = httpx.get(f"{self.url}{path}")
+            if reply.status_code == status or time.monotonic() > until:
+                assert reply.status_code == status, reply.text
+                return reply
+            time.sleep(0.02)
+
+    def stop(self, number: int = signal.SIGTERM, seconds: float = 40.0) -> int:
+        """Send the signal and return the exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        code = self.process.wait(seconds)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        self._errors.close()
+        return code
+
+
+@contextlib.contextmanager
+def gateway(*arguments: str | Path) -> Iterator[LiveGateway]:
+    """Serve with those arguments of `tensorgate serve` for the length of a `with` block."""
+    live = LiveGateway(*map(str, arguments))
+    try:
+        yield live
+    finally:
+        live.stop()
