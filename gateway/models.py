@@ -1,17 +1,24 @@
 """What is loaded: versions come, serve, drain and go, while requests read an immutable snapshot."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
 from gateway.errors import LabelNotFound, ModelNotFound
 from gateway.interfaces import Device
-from gateway.lifecycle import Loaded
+from gateway.lifecycle import Book, Loaded
+from gateway.loading import load_version, reason
+from gateway.repository import ModelFolder, Scan, VersionFolder, scan, settle
 from gateway.types import ModelStatus, State
 
 DRAIN_SECONDS = 60.0
+LOADS_AT_ONCE = 2
+"""Of different models; those of one model follow one another."""
+
+log = logging.getLogger("tensorgate.models")
 
 
 class LoadedModel(Struct, frozen=True):
@@ -32,7 +39,26 @@ class LoadedModel(Struct, frozen=True):
 
     def resolve(self, version: int | None = None, label: str | None = None) -> Loaded:
         """The version meant: by label, by number, else the latest. Raises LabelNotFound or ModelNotFound."""
-        raise NotImplementedError
+        if label is not None:
+            if label not in self.labels:
+                known = ", ".join(sorted(self.labels)) or "none"
+                text = f"model {self.name!r} has no label {label[:128]!r}; its labels: {known}"
+                raise LabelNotFound(text, self.name, label)
+            version = self.labels[label]
+        found = self.latest if version is None else self.versions.get(version)
+        if found is None:
+            raise ModelNotFound(self._why_not(version), self.name, version)
+        return found
+
+    def _why_not(self, version: int | None) -> str:
+        for told in self.status.versions:
+            if told.version == version:
+                return f"version {version} of model {self.name!r} is in state {told.state}"
+        if version is None:
+            states = ", ".join(f"{told.version} is in state {told.state}" for told in self.status.versions)
+            return f"no version of model {self.name!r} answers yet" + (f": {states}" if states else "")
+        answering = ", ".join(str(number) for number in self.versions) or "none"
+        return f"model {self.name!r} has no version {version}; versions that answer: {answering}"
 
 
 class VersionSummary(Struct, frozen=True):
@@ -65,60 +91,228 @@ class Models:
         self.device = device
         self.drain_seconds = drain_seconds
         self._on_change = on_change
-        self._models: dict[str, LoadedModel] = {}
+        self._snapshot: dict[str, LoadedModel] = {}
+        self._books: dict[str, Book] = {}
+        self._folders: dict[str, ModelFolder] = {}
+        self._scan: Scan | None = None
+        self._awaited: set[str] | None = None
+        """Models known at start that have not become available yet."""
+        self._turns = asyncio.Semaphore(LOADS_AT_ONCE)
+        self._looking = asyncio.Lock()
+        self._followers: dict[str, asyncio.Task[None]] = {}
+        self._drains: set[asyncio.Task[None]] = set()
+
+    # What requests and pages read...
 
     @property
     def ready(self) -> bool:
-        """Every model known at start has become available; later failures do not undo it."""
-        raise NotImplementedError
+        """Every model known at start has become available or has vanished; later failures do not undo it."""
+        return self._awaited is not None and not self._awaited
 
     @property
     def problems(self) -> dict[str, str]:
-        """Folder name to why what lies there is not served as it stands; for the operator, not for clients."""
-        raise NotImplementedError
+        """Folder to why what lies there is not served as it stands; for the operator, not for clients."""
+        return self._scan.problems if self._scan else {}
 
     def names(self) -> list[str]:
         """The models on disk and those still going, in alphabetical order."""
-        return sorted(self._models)
+        return sorted(self._snapshot)
 
     def get(self, name: str) -> LoadedModel | None:
         """The model as it stands now."""
-        return self._models.get(name)
+        return self._snapshot.get(name)
 
     def resolve(self, name: str, version: int | None = None, label: str | None = None) -> Loaded:
         """The version that answers; raises LabelNotFound for an unknown label, else ModelNotFound."""
-        model = self._models.get(name)
+        model = self._snapshot.get(name)
         if model is not None:
             return model.resolve(version, label)
         if label is not None:
-            raise LabelNotFound(f"there is no model {name!r}, so it has no label {label!r}", name, label)
-        raise ModelNotFound(f"there is no model {name!r}", name, version)
+            raise LabelNotFound(f"there is no model {name[:128]!r}, so it has no labels", name, label)
+        raise ModelNotFound(f"there is no model {name[:128]!r}", name, version)
 
     def describe(self) -> list[VersionSummary]:
         """Every tracked version of every model."""
-        raise NotImplementedError
+        return [summary for name in self.names() for summary in _summaries(self._snapshot[name])]
+
+    # What moves it...
 
     async def start(self) -> None:
         """Load everything wanted, each model on its own: a model's failure is recorded, not raised.
 
         Requests may be served meanwhile. Raises ConfigError if a root cannot be read.
         """
-        raise NotImplementedError
+        found = await asyncio.to_thread(scan, self.roots)
+        self._scan, self._folders = found, dict(found.models)
+        self._awaited = set(found.models | dict.fromkeys(found.unread))
+        for name, problem in found.problems.items():
+            log.warning("%s: %s", name, problem)
+        self._follow_all()
+        await self._followed()
 
     async def watch(self, poll_seconds: float) -> None:
         """Look at the disk again and again until cancelled; run it as a task after `start`."""
         while True:
             await asyncio.sleep(poll_seconds)
-            await self.look()
+            try:
+                await self.look()
+            except Exception:
+                log.exception("the models folders could not be looked at")
 
     async def look(self) -> None:
-        """Scan once and begin what follows from it, without waiting for loads."""
-        raise NotImplementedError
+        """Scan once and begin what follows from it, without waiting for loads.
+
+        A change counts once two looks in a row have seen the same.
+        """
+        async with self._looking:
+            before = self._scan or Scan({}, {}, frozenset())
+            found = await asyncio.to_thread(scan, self.roots, before)
+            for name, problem in found.problems.items():
+                if before.problems.get(name) != problem:
+                    log.warning("%s: %s", name, problem)
+            self._folders = settle(self._folders, before, found)
+            self._scan = found
+            self._follow_all()
 
     async def refresh(self) -> None:
-        """Scan once and wait until what follows from it is loaded; old versions may still drain."""
-        raise NotImplementedError
+        """Look once and wait until what follows from it is loaded; old versions may still drain."""
+        await self.look()
+        await self._followed()
+
+    async def drained(self) -> None:
+        """Wait until nothing that was taken offline is still in use."""
+        while self._drains:
+            await asyncio.wait(self._drains)
 
     async def close(self) -> None:
         """Take no more requests, drain, free everything; a load in progress is cancelled."""
-        raise NotImplementedError
+        for task in self._followers.values():
+            task.cancel()
+        await self._followed()
+        for book in self._books.values():
+            book.folder = None
+            self._retire(book)
+        await self.drained()
+        self._snapshot = {}
+
+    def _follow_all(self) -> None:
+        """Have each model follow its folder; forget those that are gone."""
+        if self._awaited and self._scan:
+            self._awaited &= self._folders.keys() | self._scan.unread
+        for name in sorted(self._books.keys() | self._folders.keys()):
+            book = self._books.setdefault(name, Book(name))
+            book.folder = self._folders.get(name)
+            if book.over:
+                self._forget(name)
+                continue
+            self._publish(book)
+            running = self._followers.get(name)
+            if (running is None or running.done()) and (book.due() or book.surplus()):
+                self._followers[name] = asyncio.create_task(self._follow(book), name=f"follow {name}")
+
+    async def _followed(self) -> None:
+        while running := [task for task in self._followers.values() if not task.done()]:
+            await asyncio.wait(running)
+
+    async def _follow(self, book: Book) -> None:
+        """Bring a model to what its folder holds, one load at a time."""
+        self._retire(book)
+        while book.due():
+            async with self._turns:
+                # The disk may have moved on while others had their turn.
+                if (model := book.folder) and (version := book.due()):
+                    await self._load(book, model, version)
+            self._retire(book)
+
+    async def _load(self, book: Book, model: ModelFolder, version: VersionFolder) -> None:
+        """Load beside whatever answers now; only then swap."""
+        what = f"{book.name} version {version.version}"
+        book.load_begins(version.version)
+        self._publish(book)
+        log.info("%s: loading", what)
+        try:
+            loaded = await load_version(model, version, self.device)
+        except asyncio.CancelledError:
+            book.load_stopped(version.version)
+            raise
+        except Exception as error:
+            failure = reason(error)
+            book.load_failed(version, failure)
+            self._publish(book)
+            log.error("%s: not loaded: %s", what, failure)
+            return
+        replaced = book.load_done(loaded)
+        log.info("%s: available on %s after %.3f s", what, loaded.backend.status.provider, loaded.load_seconds)
+        if replaced:
+            self._drain(book, replaced)
+
+    def _retire(self, book: Book) -> None:
+        """Take offline what may go, and publish."""
+        for loaded in book.surplus():
+            book.retire(loaded)
+            log.info("%s version %d: unloading", book.name, loaded.version)
+            self._drain(book, loaded)
+        self._publish(book)
+
+    def _drain(self, book: Book, loaded: Loaded) -> None:
+        task = asyncio.create_task(self._end(book, loaded), name=f"drain {book.name}")
+        self._drains.add(task)
+        task.add_done_callback(self._drains.discard)
+
+    async def _end(self, book: Book, loaded: Loaded) -> None:
+        """Wait for the requests on it, then close it."""
+        what = f"{book.name} version {loaded.version}"
+        left = await loaded.drain(self.drain_seconds)
+        if left:
+            log.warning("%s: closed with %d requests still running after %g s", what, left, self.drain_seconds)
+        try:
+            async with asyncio.timeout(self.drain_seconds):
+                await loaded.backend.close()
+        except Exception:
+            log.exception("%s: could not be closed cleanly", what)
+        book.closed(loaded.version)
+        log.info("%s: closed", what)
+        self._publish(book)
+
+    def _publish(self, book: Book) -> None:
+        """Let requests see the model as it now stands."""
+        book.trim()
+        serving = book.serving()
+        status = book.status()
+        latest = next(iter(serving.values()), None)
+        model = LoadedModel(book.name, status, serving, status.labels, latest)
+        if self._awaited and book.complete:
+            self._awaited.discard(book.name)
+        if self._books.get(book.name) is book and model != self._snapshot.get(book.name):
+            self._snapshot = self._snapshot | {book.name: model}
+            self._changed()
+
+    def _forget(self, name: str) -> None:
+        del self._books[name]
+        self._followers.pop(name, None)
+        if name in self._snapshot:
+            self._snapshot = {other: model for other, model in self._snapshot.items() if other != name}
+            log.info("%s: gone", name)
+            self._changed()
+
+    def _changed(self) -> None:
+        if self._on_change is not None:
+            self._on_change()
+
+
+def _summaries(model: LoadedModel) -> Iterator[VersionSummary]:
+    for told in model.status.versions:
+        loaded = model.versions.get(told.version)
+        where = loaded.backend.status if loaded else None
+        yield VersionSummary(
+            name=model.name,
+            version=told.version,
+            state=told.state,
+            provider=where.provider if where else "",
+            note=where.note if where else "",
+            fallbacks=where.fallbacks if where else 0,
+            load_seconds=loaded.load_seconds if loaded else 0.0,
+            signatures=tuple(loaded.metadata.signatures) if loaded else (),
+            labels=tuple(label for label, number in model.labels.items() if number == told.version),
+            error=told.error,
+        )
