@@ -114,31 +114,42 @@ def convert(value: Any, kind: type[T], where: str) -> T:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        reason, _, path = str(error).partition(" - at `$")
-        key = path.rstrip("`").lstrip(".")
-        for item in _bracketed(key):
-            key = key.replace(f"[{item}]", f".{item}")
-        raise ConfigError(f"{where}: {key.lstrip('.') or '(top level)'}: {reason}") from None
+        reason, path = _parts(error)
+        while HIDDEN in path:
+            path = path.replace(HIDDEN, f".{_culprit(value, kind, path)}", 1)
+        raise ConfigError(f"{where}: {path.lstrip('.') or '(top level)'}: {reason}") from None
 
 
-def _bracketed(key: str) -> list[str]:
-    return [part.split("]")[0] for part in key.split("[")[1:]]
+HIDDEN = "[...]"
+"""What msgspec writes for a key of a dict."""
+
+
+def _parts(error: msgspec.ValidationError) -> tuple[str, str]:
+    """The reason, and the path as `.services[...].aliases[0]`."""
+    reason, _, path = str(error).partition(" - at `")
+    return reason, path.removeprefix("key` in `").removeprefix("$").rstrip("`")
+
+
+def _culprit(value: Any, kind: type[Any], path: str) -> str:
+    """The key that `path` hides first: the one that still fails when it is alone in its dict."""
+    names = [name for name in path[: path.index(HIDDEN)].split(".") if name]
+    table = value
+    for name in names:
+        table = table.get(name, {})
+    for key, item in table.items():
+        alone: Any = {key: item}
+        for name in reversed(names):
+            alone = {name: alone}
+        try:
+            msgspec.convert(alone, kind)
+        except msgspec.ValidationError:
+            return str(key)
+    return "*"
 
 
 def load(path: Path) -> Config:
     """The gateway's configuration file."""
-    tables = read_toml(path)
-    services = tables.pop("services", {})
-    config = convert(tables, Config, path.name)
-    if not isinstance(services, dict):
-        raise ConfigError(f"{path.name}: services: Expected a table of tables")
-    converted = {
-        convert(name, Name, f"{path.name}: services.{name}"): convert(
-            table, ServiceConfig, f"{path.name}: services.{name}"
-        )
-        for name, table in services.items()
-    }
-    return msgspec.structs.replace(config, services=converted)
+    return convert(read_toml(path), Config, path.name)
 
 
 def load_model(path: Path) -> ModelConfig:

@@ -8,7 +8,8 @@ from msgspec import Struct
 
 from gateway.config import Config, ConfigError, ServiceConfig
 from gateway.errors import LabelNotFound, ModelNotFound
-from gateway.models import Loaded, LoadedModel, Models
+from gateway.lifecycle import Loaded
+from gateway.models import LoadedModel, Models
 from gateway.paths import Route
 from gateway.types import Call, Target
 

@@ -19,7 +19,7 @@ class LiveGateway:
     """A running `tensorgate serve`."""
 
     def __init__(self, *arguments: str) -> None:
-        self._errors = tempfile.TemporaryFile()
+        self._errors = tempfile.NamedTemporaryFile()  # noqa: SIM115 - it lives until `stop`
         self.process = subprocess.Popen(
             [sys.executable, "-m", "gateway", "serve", *arguments, "--port", "0"],
             stdout=subprocess.PIPE,
@@ -40,8 +40,7 @@ class LiveGateway:
 
     def errors(self) -> str:
         """Everything on stderr so far: the access log and the program's own log."""
-        self._errors.seek(0)
-        return self._errors.read().decode("utf-8", "replace")
+        return Path(self._errors.name).read_text("utf-8", "replace")
 
     def wait_until(self, path: str, status: int, seconds: float = 20.0) -> httpx.Response:
         """Ask until the path answers with that status."""
