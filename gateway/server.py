@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import ctypes
 import gc
-import http
 import logging
 import signal
 import socket
@@ -12,9 +11,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 
-import msgspec
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gateway import plugins
 from gateway.app import Gateway
@@ -24,53 +21,13 @@ from gateway.interfaces import Adapter, DecodeLimits
 from gateway.models import Models
 from gateway.observe import AccessLog, Observer, Served
 from gateway.pipeline import Pipeline
+from gateway.protocol import Protocol
 from gateway.routing import Directory
 
 DRAIN_NOTICE_SECONDS = 0.5
 """After SIGTERM: how long requests are still taken, each answer asking the client to go elsewhere next time."""
 
-_HEADER_BYTES = 64 * 1024
-_HEADER_COUNT = 200
-_TOO_LARGE = f"the request's head has more than {_HEADER_BYTES} bytes or {_HEADER_COUNT} headers"
-
 _log = logging.getLogger("tensorgate.server")
-
-
-class _HeadTooLarge(Exception):
-    """Raised inside the parser, which turns it into its own error and stops."""
-
-
-class Protocol(HttpToolsProtocol):
-    """uvicorn's, with a bound on what a request's head may hold."""
-
-    _head_bytes = 0
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self._head_bytes = 0
-
-    def on_url(self, url: bytes) -> None:
-        super().on_url(url)
-        self._grow(len(url))
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        super().on_header(name, value)
-        self._grow(len(name) + len(value))
-
-    def _grow(self, size: int) -> None:
-        self._head_bytes += size
-        if self._head_bytes > _HEADER_BYTES or len(self.headers) > _HEADER_COUNT:
-            raise _HeadTooLarge
-
-    def send_400_response(self, msg: str) -> None:
-        large = self._head_bytes > _HEADER_BYTES or len(self.headers or ()) > _HEADER_COUNT
-        status, text = (431, _TOO_LARGE) if large else (400, "the request is not valid HTTP")
-        body = msgspec.json.encode({"error": text})
-        self.transport.write(
-            b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%s"
-            % (status, http.HTTPStatus(status).phrase.encode(), len(body), body)
-        )
-        self.transport.close()
 
 
 class Server(uvicorn.Server):

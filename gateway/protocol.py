@@ -1,0 +1,134 @@
+"""HTTP/1.1 on a connection: uvicorn's protocol, with bounds on a request's head and without upgrades."""
+
+import asyncio
+from http import HTTPStatus
+
+import httptools
+import msgspec
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+HEAD_BYTES = 64 * 1024
+HEAD_HEADERS = 200
+HEAD_SECONDS = 20.0
+"""From a connection's start, or a head's first byte, to the head's end."""
+
+_TOO_LARGE = f"the request's head has more than {HEAD_BYTES} bytes or {HEAD_HEADERS} headers"
+
+
+class _HeadTooLarge(Exception):
+    """Raised inside the parser, which turns it into its own error and stops."""
+
+
+class Protocol(HttpToolsProtocol):
+    """One client connection."""
+
+    _head_bytes = 0
+    _in_head = True
+    _head_timer: asyncio.TimerHandle | None = None
+    _resuming = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._head_timer = self.loop.call_later(HEAD_SECONDS, self._head_late)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_head_timer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._unset_keepalive_if_required()
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._decline_upgrade(data[upgrade.args[0] :])
+        except httptools.HttpParserError:
+            self.send_400_response("the request is not valid HTTP")
+        else:
+            if self._in_head:
+                self._head_continues(len(data))
+
+    def _head_continues(self, size: int) -> None:
+        """Part of a head came. The parser keeps an unfinished line to itself, so it is counted here."""
+        self._head_bytes += size
+        if self._head_bytes > 2 * HEAD_BYTES:
+            self.send_400_response("")
+        elif self._head_timer is None:
+            self._head_timer = self.loop.call_later(HEAD_SECONDS, self._head_late)
+
+    def _head_late(self) -> None:
+        self._head_timer = None
+        if self.transport.is_closing() or not self._in_head:
+            return
+        if self._head_bytes:
+            self._refuse(HTTPStatus.REQUEST_TIMEOUT, f"the request's head took more than {HEAD_SECONDS:g} seconds")
+        else:
+            self.transport.close()
+
+    def _stop_head_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _decline_upgrade(self, rest: bytes) -> None:
+        """Read on as HTTP/1.1: a server may ignore an offer to upgrade (RFC 9110, 7.8).
+
+        Java's HttpClient offers h2c with every first request, its body following; the parser stops there, so a new
+        one takes over behind a head that says only how the body is framed.
+        """
+        framing = [
+            name + b": " + value + b"\r\n"
+            for name, value in self.headers
+            if name in (b"content-length", b"transfer-encoding")
+        ]
+        self.parser = httptools.HttpRequestParser(self)
+        self._resuming = True
+        self.parser.feed_data(b"POST / HTTP/1.1\r\n" + b"".join(framing) + b"\r\n")
+        self._resuming = False
+        if rest:
+            self.data_received(rest)
+
+    def on_message_begin(self) -> None:
+        if not self._resuming:
+            super().on_message_begin()
+            self._head_bytes = 0
+            self._in_head = True
+
+    def on_url(self, url: bytes) -> None:
+        if not self._resuming:
+            super().on_url(url)
+            self._grow(len(url))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._resuming:
+            super().on_header(name, value)
+            self._grow(len(name) + len(value))
+
+    def on_headers_complete(self) -> None:
+        if not self._resuming:
+            self._in_head = False
+            self._stop_head_timer()
+            super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        if not self.parser.should_upgrade():
+            super().on_message_complete()
+
+    def _grow(self, size: int) -> None:
+        self._head_bytes += size
+        if self._head_bytes > HEAD_BYTES or len(self.headers) > HEAD_HEADERS:
+            raise _HeadTooLarge
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is not HTTP, or is too much of it."""
+        if self._head_bytes > HEAD_BYTES or len(self.headers or ()) > HEAD_HEADERS:
+            self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, _TOO_LARGE)
+        else:
+            self._refuse(HTTPStatus.BAD_REQUEST, msg)
+
+    def _refuse(self, status: HTTPStatus, text: str) -> None:
+        """The request cannot be read, so nobody's dialect is known: plain JSON, and the connection is over."""
+        body = msgspec.json.encode({"error": text})
+        head = f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: application/json\r\n"
+        head += f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        self.transport.write(head.encode("ascii") + body)
+        self.transport.close()
