@@ -1,0 +1,92 @@
+"""The benchmark's figures as text."""
+
+import os
+import platform
+import statistics
+from collections.abc import Iterable
+from importlib.metadata import PackageNotFoundError, version
+
+from contenders import Contender
+from load import Sample, find_wrk
+from msgspec import Struct
+
+PACKAGES = ("uvicorn", "starlette", "httptools", "uvloop", "pysimdjson", "orjson", "msgspec", "numpy")
+RUNTIMES = ("onnxruntime-gpu", "onnxruntime")
+
+AIMS = {1: 0.8, 32: 1.0}
+"""Rows a request to the least requests/s against the yardstick."""
+
+Cell = tuple[int, int]
+"""Rows a request, connections."""
+Samples = dict[Cell, dict[str, list[Sample]]]
+"""Per cell and server, one sample a round."""
+
+
+class _Column(Struct, frozen=True):
+    title: str
+    field: str
+    scale: float
+    form: str
+
+
+_COLUMNS = (
+    _Column("requests/s", "requests_per_s", 1.0, ",.0f"),
+    _Column("p50 ms", "p50_us", 1e-3, ".2f"),
+    _Column("p99 ms", "p99_us", 1e-3, ".2f"),
+    _Column("CPU us/req", "cpu_us", 1.0, ",.0f"),
+)
+
+
+def versions() -> Iterable[str]:
+    """What ran, and on what."""
+    yield f"{platform.platform()}, {os.cpu_count()} cores, {find_wrk()}"
+    runtime = next(name for name in RUNTIMES if _installed(name))
+    named = ", ".join(f"{name} {version(name)}" for name in (*PACKAGES, runtime))
+    yield f"{platform.python_implementation()} {platform.python_version()}, {named}"
+
+
+def _installed(distribution: str) -> bool:
+    try:
+        version(distribution)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+def table(samples: Samples) -> Iterable[str]:
+    """One line a cell and server."""
+    yield "\nMedians, and in brackets the ratio to the yardstick"
+    yield f"{'rows':>4} {'conn.':>5}  {'server':<10}" + "".join(f"{column.title:>18}" for column in _COLUMNS)
+    for (rows, connections), named in samples.items():
+        for name in named:
+            figures = "".join(f"{_figure(named, name, column):>18}" for column in _COLUMNS)
+            yield f"{rows:>4} {connections:>5}  {name:<10}{figures}"
+
+
+def _figure(named: dict[str, list[Sample]], name: str, column: _Column) -> str:
+    median = statistics.median(getattr(sample, column.field) for sample in named[name]) * column.scale
+    return f"{median:{column.form}} ({_ratio(named, name, column.field):.2f})"
+
+
+def _ratio(named: dict[str, list[Sample]], name: str, field: str) -> float:
+    """The median over the rounds of a figure relative to the yardstick's in the same round."""
+    pairs = zip(named[name], named["yardstick"], strict=True)
+    ratios = [float(getattr(own, field) / getattr(other, field)) for own, other in pairs]
+    return statistics.median(ratios)
+
+
+def verdict(samples: Samples) -> Iterable[str]:
+    """How the gateway stands to the aims."""
+    yield "\nRequests/s of the gateway against the yardstick"
+    for rows, aim in AIMS.items():
+        ratios = [_ratio(named, "gateway", "requests_per_s") for cell, named in samples.items() if cell[0] == rows]
+        shown = ", ".join(f"{ratio:.2f}" for ratio in ratios)
+        yield f"  {rows:>2} rows: {shown}; aim {aim:.1f}: {'reached' if min(ratios) >= aim else 'missed'}"
+
+
+def memory(contenders: Iterable[Contender]) -> Iterable[str]:
+    """What each process holds after the load."""
+    yield "\nMemory after the load, MiB"
+    for contender in contenders:
+        resident, proportional = contender.memory_mib()
+        yield f"  {contender.name:<10}  RSS {resident:.0f}, PSS {proportional:.0f}"
