@@ -63,5 +63,5 @@ def _prepare(model: str, name: str, table: dict[str, Any], exports: str) -> tupl
     try:
         module = plugins.load("backends", name, exports)
     except ConfigError as error:
-        raise ConfigError(f"{where}: {name}: {error}") from None
+        raise ConfigError(f"{where}: {'backend' if exports == 'load' else name}: {error}") from None
     return module, convert(table, module.Config, f"{where}: {name}")

@@ -221,7 +221,7 @@ def _files(directory: Path, prefix: str = "", depth: int = FINGERPRINT_DEPTH) ->
     try:
         with os.scandir(directory) as found:
             entries = sorted(found, key=lambda entry: entry.name)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):  # it has just been moved away
         return
     except PermissionError:
         yield f"{prefix!r} is closed".encode()
@@ -240,7 +240,7 @@ def _shown(entry: os.DirEntry[str]) -> tuple[int, int, int]:
     """A link shows its target, so that a change of either is seen."""
     try:
         found = entry.stat()
-    except (FileNotFoundError, PermissionError):
+    except OSError:  # it is gone, or a link to nowhere
         return (0, 0, 0)
     return (found.st_size, found.st_mtime_ns, found.st_ino)
 
