@@ -1,0 +1,207 @@
+"""The documentation against the code: every key, metric and option is there, and every curl line does what it says."""
+
+import json
+import re
+import shutil
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from live import LiveGateway, gateway
+
+from gateway import config, plugins
+from gateway.cli import main
+from gateway.interfaces import SignatureConfig
+from gateway.observe import AccessLine, Observer
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "configs" / "models" / "README.md"]
+TEXT = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in PAGES}
+
+TABLES: dict[str, type[msgspec.Struct]] = {
+    "Top level": config.Config,
+    "`[gateway]`": config.GatewayConfig,
+    "`[limits]`": config.LimitsConfig,
+    "`[services.NAME]`": config.ServiceConfig,
+    "Keys": config.Secret,
+    "`model.toml`": config.ModelConfig,
+    "`[signatures.NAME]`": SignatureConfig,
+}
+"""Heading in docs/configuration.md -> the Struct whose keys stand in the table below it."""
+
+NOT_KEYS = {"plugins"}
+"""Fields that hold other tables, not keys of their own."""
+
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$\n*(?:^```(json|text)\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
+DEMO_URL = "http://127.0.0.1:8080"
+
+
+# Tables...
+
+
+def _section(page: str, heading: str) -> str:
+    found = re.search(rf"^#+ {re.escape(heading)}$(.*?)(?=^#+ |\Z)", TEXT[page], re.MULTILINE | re.DOTALL)
+    assert found, f"{page} has no section {heading!r}"
+    return found[1]
+
+
+def _rows(section: str) -> list[list[str]]:
+    """The cells of the section's tables, heads left out."""
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    cells = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+    rules = [number for number, row in enumerate(cells) if set(row[0]) <= {"-", ":"}]
+    return [row for number, row in enumerate(cells) if number not in rules and number + 1 not in rules]
+
+
+def _default(kind: type[msgspec.Struct], name: str) -> Any:
+    """The field's default, as it would stand in TOML."""
+    return msgspec.json.decode(msgspec.json.encode(kind()))[name]
+
+
+@pytest.mark.parametrize("heading", TABLES)
+def test_keys_are_documented(heading: str) -> None:
+    """docs/configuration.md lists exactly the keys that there are."""
+    documented = [row[0].strip("`") for row in _rows(_section("docs/configuration.md", heading))]
+    assert sorted(documented) == sorted(set(TABLES[heading].__struct_fields__) - NOT_KEYS)
+
+
+@pytest.mark.parametrize("heading", TABLES)
+def test_defaults_are_documented(heading: str) -> None:
+    """The default that docs/configuration.md gives for a key is the one in the code."""
+    for name, shown, _ in _rows(_section("docs/configuration.md", heading)):
+        if shown.startswith("`"):
+            assert tomllib.loads(f"x = {shown.strip('`')}")["x"] == _default(TABLES[heading], name.strip("`")), name
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [(kind, name) for kind in ("adapters", "backends") for name in plugins.names(kind)]
+)
+def test_plugin_keys_are_documented(kind: plugins.Kind, name: str) -> None:
+    """The keys of a plugin's own table stand on the protocol's page, or on the models' page."""
+    page = f"docs/protocols/{name}.md" if kind == "adapters" else "docs/models.md"
+    module = plugins.load(kind, name, "Config")
+    missing = [key for key in module.Config.__struct_fields__ if not re.search(rf"`{key}`|\b{key} = ", TEXT[page])]
+    assert not missing
+
+
+def test_metrics_are_documented() -> None:
+    """docs/operations.md names every metric of ours, as it is scraped."""
+    names = {f"{metric.name}_total" if metric.type == "counter" else metric.name for metric in Observer().collect()}
+    assert {row[0].strip("`") for row in _rows(_section("docs/operations.md", "Metrics"))} == names
+
+
+def test_log_fields_are_documented() -> None:
+    """docs/operations.md names every field of the access log."""
+    named = {name for row in _rows(_section("docs/operations.md", "Logs")) for name in re.findall(r"`(\w+)`", row[0])}
+    assert named == set(AccessLine.__struct_fields__)
+
+
+@pytest.mark.parametrize("command", ["serve", "check", "routes", "models"])
+def test_command_line_is_documented(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """docs/configuration.md shows every option of every command."""
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    options = set(re.findall(r"--[a-z]+", capsys.readouterr().out)) - {"--help"}
+    row = next(
+        row
+        for row in _rows(_section("docs/configuration.md", "Command line"))
+        if row[0].startswith(f"`tensorgate {command} ")
+    )
+    assert set(re.findall(r"--[a-z]+", row[0])) == options
+
+
+def test_commands_are_all_tested_above(capsys: pytest.CaptureFixture[str]) -> None:
+    """docs/configuration.md has a row for every command that the program offers."""
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    offered = set(re.findall(r"^    (\w+) ", capsys.readouterr().out, re.MULTILINE))
+    rows = _rows(_section("docs/configuration.md", "Command line"))
+    assert {found[1] for row in rows if (found := re.match(r"`tensorgate (\w+)", row[0]))} == offered
+
+
+# Links...
+
+
+@pytest.mark.parametrize("page", TEXT)
+def test_links_lead_somewhere(page: str) -> None:
+    """A relative link names a file of the repository, and a heading of it where it names one."""
+    for link in re.findall(r"\]\(([^)\s]+)\)", TEXT[page]):
+        target, _, anchor = link.partition("#")
+        if "://" in link:
+            continue
+        file = (ROOT / page).parent / target if target else ROOT / page
+        assert file.exists(), link
+        if anchor:
+            assert anchor in map(_anchor, re.findall(r"^#+ (.*)$", file.read_text("utf-8"), re.MULTILINE)), link
+
+
+def _anchor(heading: str) -> str:
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def test_index_lists_every_page() -> None:
+    """docs/index.md leads to every page but the changelog's fragments."""
+    pages = {page.removeprefix("docs/") for page in TEXT if page.startswith("docs/")}
+    linked = set(re.findall(r"\]\(([^)#]+)\)", TEXT["docs/index.md"]))
+    assert {page for page in pages if not page.startswith("changes/")} - {"index.md"} <= linked
+
+
+# Commands...
+
+
+def _commands() -> Iterator[tuple[str, str, str, str]]:
+    """(page, script, form of the answer, answer) of every bash block that calls the demo."""
+    for page, text in TEXT.items():
+        for language, script, form, answer in FENCE.findall(text):
+            if language == "bash" and DEMO_URL in script:
+                yield page, script, form, answer
+
+
+COMMANDS = list(_commands())
+
+
+@pytest.fixture(scope="module")
+def demo() -> Iterator[LiveGateway]:
+    """The gateway as scripts/demo starts it."""
+    with gateway(ROOT / "configs" / "demo.toml", "--device", "cpu") as live:
+        live.wait_until("/readyz", 200)
+        yield live
+
+
+def test_there_are_commands() -> None:
+    """The README's first request is among those that are run below."""
+    assert COMMANDS[0][0] == "README.md"
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+@pytest.mark.parametrize(
+    ("script", "form", "answer"),
+    [command[1:] for command in COMMANDS],
+    ids=[f"{page}-{number}" for number, (page, *_) in enumerate(COMMANDS)],
+)
+def test_command_answers_as_shown(demo: LiveGateway, script: str, form: str, answer: str) -> None:
+    """A command of the documentation succeeds against the demo, and answers what the page shows below it."""
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script.replace(DEMO_URL, demo.url)],
+        cwd=ROOT, capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    if form == "json":
+        assert json.loads(done.stdout) == _near(json.loads(answer))
+    elif form == "text":
+        assert done.stdout.strip() == answer.strip()
+    else:
+        assert done.stdout
+
+
+def _near(value: Any) -> Any:
+    """The same value with its fractions to be compared as near enough."""
+    if isinstance(value, dict):
+        return {key: _near(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_near(item) for item in value]
+    return pytest.approx(value, rel=1e-4, abs=1e-6) if isinstance(value, float) else value
