@@ -106,7 +106,7 @@ class Book:
         """The versions that may go: not wanted, and one that is wanted answers, or none is wanted any more."""
         serving = self.serving()
         wanted = set(self.wanted)
-        if self.folder and (self.folder.problem or (wanted and not wanted & serving.keys())):
+        if wanted and not wanted & serving.keys():
             return []
         return [loaded for number, loaded in serving.items() if number not in wanted]
 
@@ -130,9 +130,6 @@ class Book:
         known.loading = False
         known.failed_fingerprint, known.failure = folder.fingerprint, failure
 
-    def load_stopped(self, number: int) -> None:
-        self._versions[number].loading = False
-
     def load_done(self, loaded: Loaded) -> Loaded | None:
         """From now on it answers; returns the one whose place it takes."""
         known = self._versions[loaded.version]
@@ -150,10 +147,7 @@ class Book:
 
     def closed(self, number: int) -> None:
         """One that drained is gone."""
-        known = self._versions[number]
-        known.draining -= 1
-        if known.over:
-            self._versions[number] = self._versions.pop(number)  # so that the order is the order of ending
+        self._versions[number].draining -= 1
 
     # What is told of it...
 

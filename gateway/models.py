@@ -232,9 +232,6 @@ class Models:
         log.info("%s: loading", what)
         try:
             loaded = await load_version(model, version, self.device)
-        except asyncio.CancelledError:
-            book.load_stopped(version.version)
-            raise
         except Exception as error:
             failure = reason(error)
             book.load_failed(version, failure)
@@ -283,7 +280,7 @@ class Models:
         model = LoadedModel(book.name, status, serving, status.labels, latest)
         if self._awaited and book.complete:
             self._awaited.discard(book.name)
-        if self._books.get(book.name) is book and model != self._snapshot.get(book.name):
+        if model != self._snapshot.get(book.name):
             self._snapshot = self._snapshot | {book.name: model}
             self._changed()
 

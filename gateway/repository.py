@@ -258,7 +258,7 @@ def settle(applied: Mapping[str, ModelFolder], before: Scan, now: Scan) -> dict[
 def _agreed(applied: ModelFolder | None, before: ModelFolder | None, now: ModelFolder | None) -> ModelFolder | None:
     if before is None or now is None:
         return None if before is now else applied
-    if before.stamp != now.stamp or before.problem != now.problem:
+    if before.stamp != now.stamp:
         return applied
     if now.problem and applied is not None:
         return msgspec.structs.replace(applied, problem=now.problem)

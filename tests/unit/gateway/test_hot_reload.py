@@ -57,6 +57,11 @@ async def test_changed_in_place(scene: Scene) -> None:
     await scene.models.drained()
     assert [backend.closed for backend in scene.stage.made] == [True, False]
     assert scene.states_of("iris/1") == ["START", "LOADING", "AVAILABLE"]
+    scene.remove("iris")
+    await scene.settle()
+    await scene.models.drained()
+    await scene.models.refresh()
+    assert scene.models.get("iris") is None
 
 
 @on_loop
@@ -91,6 +96,10 @@ async def test_broken_new_version(scene: Scene) -> None:
     await scene.settle()
     await scene.models.drained()
     assert scene.told() == {"iris/2": "AVAILABLE", "iris/1": "END"}
+    scene.put("iris/3/model.onnx")
+    await scene.settle()
+    await scene.models.drained()
+    assert scene.told() == {"iris/3": "AVAILABLE", "iris/2": "END", "iris/1": "END"}
 
 
 @on_loop
@@ -109,6 +118,23 @@ async def test_broken_in_place(scene: Scene) -> None:
     await scene.settle()
     assert scene.told() == {"iris/1": "AVAILABLE"}
     assert scene.models.resolve("iris") is not old
+
+
+@on_loop
+async def test_put_back(scene: Scene) -> None:
+    """Files that are put back as they were need no load to clear the error."""
+    scene.put("iris/1/model.onnx")
+    scene.put("iris/.broken/model.onnx", "broken")
+    await scene.models.start()
+    scene.stage.failures["iris"] = LoadFailed("truncated")
+    for first, second in [("iris/1", "iris/.good"), ("iris/.broken", "iris/1")]:
+        (scene.root / first).rename(scene.root / second)
+    await scene.settle()
+    assert scene.told() == {"iris/1": "AVAILABLE: truncated"}
+    for first, second in [("iris/1", "iris/.broken"), ("iris/.good", "iris/1")]:
+        (scene.root / first).rename(scene.root / second)
+    await scene.settle()
+    assert scene.told() == {"iris/1": "AVAILABLE"}
 
 
 @on_loop
@@ -224,6 +250,50 @@ async def test_slow_load_delays_no_other(scene: Scene) -> None:
     await scene.until("a/1", "END")
     assert scene.told() == {"a/1": "END", "slow/1": "LOADING"}
     scene.stage.gate.set()
+
+
+@on_loop
+async def test_gone_before_its_turn(scene: Scene) -> None:
+    """A version that waits for its turn to load and vanishes meanwhile is not loaded."""
+    scene.put("d/1/model.onnx")
+    await scene.models.start()
+    scene.stage.gate = asyncio.Event()
+    for name in ("b/1", "c/1", "d/2"):
+        scene.put(f"{name}/model.onnx")
+    await scene.models.look()
+    await scene.models.look()
+    await scene.until("c/1", "LOADING")
+    assert scene.told()["d/2"] == "START"
+    scene.remove("d/2")
+    await scene.models.look()
+    await scene.models.look()
+    scene.stage.gate.set()
+    await scene.models.refresh()
+    assert scene.told() == {"b/1": "AVAILABLE", "c/1": "AVAILABLE", "d/1": "AVAILABLE"}
+    assert [backend.source.version for backend in scene.stage.made] == [1, 1, 1]
+
+
+@on_loop
+async def test_looks_at_the_same_time(scene: Scene) -> None:
+    """Looks that are asked for at the same time follow one another."""
+    await scene.models.start()
+    scene.put("iris/1/model.onnx")
+    await asyncio.gather(scene.models.refresh(), scene.models.refresh())
+    assert scene.told() == {"iris/1": "AVAILABLE"}
+
+
+@on_loop
+async def test_replaced_under_another_number(scene: Scene) -> None:
+    """When the only version goes and another is still being copied, the old one answers until that is loaded."""
+    scene.put("iris/1/model.onnx")
+    await scene.models.start()
+    scene.remove("iris/1")
+    for text in ("h", "ha", "half"):
+        scene.put("iris/2/model.onnx", text)
+        await scene.models.refresh()
+        assert scene.told() == {"iris/1": "AVAILABLE"}
+    await scene.models.refresh()
+    assert scene.models.resolve("iris").version == 2
 
 
 @on_loop

@@ -132,6 +132,21 @@ async def test_drain_has_an_end(stage: Stage, tmp_path: Path, caplog: pytest.Log
 
 
 @on_loop
+async def test_close_has_an_end(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backend whose close never ends does not keep the gateway from leaving."""
+
+    async def hang(self: FakeBackend) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(FakeBackend, "close", hang)
+    scene.models.drain_seconds = 0.01
+    scene.put("iris/1/model.onnx")
+    await scene.models.start()
+    await scene.models.close()
+    assert scene.models.names() == []
+
+
+@on_loop
 async def test_close_fails(scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """A backend that cannot be closed is logged, and counts as gone."""
 

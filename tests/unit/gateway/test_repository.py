@@ -130,6 +130,16 @@ def test_first_root_wins(tmp_path: Path) -> None:
     assert found.problems == {"iris": "lies in two models folders; the first of them counts"}
 
 
+def test_first_root_wins_with_its_problem(tmp_path: Path) -> None:
+    """A problem of the model that counts is told of before that of the one that does not."""
+    put(tmp_path / "a/iris/1/model.onnx")
+    put(tmp_path / "a/iris/model.toml", "backend = 3")
+    put(tmp_path / "b/iris/2/model.onnx")
+    found = scan([tmp_path / "a", tmp_path / "b"])
+    assert list(found.models["iris"].versions) == [1]
+    assert found.problems == {"iris": found.models["iris"].problem}
+
+
 # Nothing leads out of a root...
 
 
@@ -221,7 +231,7 @@ def test_unreadable_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     whole = os.scandir
 
     def scarce(path: Path) -> object:
-        if Path(path).name == "iris":
+        if Path(path) == tmp_path / "iris":
             raise OSError(24, "Too many open files")
         return whole(path)
 
@@ -230,3 +240,5 @@ def test_unreadable_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert (before.models, frozenset({"iris"})) == (found.models, found.unread)
     assert found.problems == {"iris": "cannot be read: Too many open files"}
     assert list(scan([tmp_path]).models) == ["wine"]
+    put(tmp_path / "second/iris/1/model.onnx")
+    assert list(scan([tmp_path, tmp_path / "second"]).models) == ["wine"]

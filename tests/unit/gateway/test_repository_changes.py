@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway import repository
 from gateway.repository import FINGERPRINT_DEPTH, scan, settle
 
 
@@ -81,6 +82,38 @@ def test_labels_of_a_flat_model(tmp_path: Path) -> None:
     before = fingerprint(tmp_path)
     put(tmp_path / "iris/model.toml", "labels = { stable = 1 }")
     assert before == fingerprint(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "error", [PermissionError(13, "Permission denied"), FileNotFoundError(2, "gone"), NotADirectoryError(20, "a file")]
+)
+def test_closed_version(tmp_path: Path, error: OSError, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A version whose files cannot be listed has changed; its neighbours have not."""
+    put(tmp_path / "iris/1/model.onnx")
+    put(tmp_path / "iris/2/model.onnx")
+    before = scan([tmp_path]).models["iris"].versions
+    whole = os.scandir
+
+    def closed(path: Path) -> object:
+        if Path(path).name == "2":
+            raise error
+        return whole(path)
+
+    monkeypatch.setattr(os, "scandir", closed)
+    now = scan([tmp_path]).models["iris"].versions
+    assert [number for number in now if now[number] == before[number]] == [1]
+
+
+def test_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many files of a version are looked at and no more, in the order of their names."""
+    monkeypatch.setattr(repository, "FINGERPRINT_FILES", 2)
+    for name in "abc":
+        put(tmp_path / f"iris/1/{name}")
+    before = fingerprint(tmp_path)
+    put(tmp_path / "iris/1/c", "changed")
+    assert before == fingerprint(tmp_path)
+    put(tmp_path / "iris/1/b", "changed")
+    assert before != fingerprint(tmp_path)
 
 
 def test_switched_link(tmp_path: Path) -> None:
