@@ -22,7 +22,8 @@ MAY_IMPORT_OWN = {
 }
 """The language itself stands on nothing."""
 
-ADAPTER_LIBRARIES = {"numpy", "msgspec", "simdjson", "orjson", "pybase64", "prometheus_client"}
+ADAPTER_LIBRARIES = {"numpy", "msgspec", "simdjson", "orjson", "pybase64", "prometheus_client", "google"}
+"""`google` is protobuf."""
 
 HTTP_MODULES = {f"gateway.{name}" for name in ("app", "cli", "protocol", "server", "proxy", "control.api")}
 CONFINED: dict[str, Callable[[str], bool]] = {
@@ -108,7 +109,8 @@ def _name(path: Path) -> str:
 
 def _read(*folders: str) -> list[Module]:
     files = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
-    return [Module(_name(path), path.read_text("utf-8")) for path in files]
+    written = [path for path in files if not path.stem.endswith("_pb2")]  # those are generated
+    return [Module(_name(path), path.read_text("utf-8")) for path in written]
 
 
 HOUSE = _read(*ROOMS)
