@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
@@ -35,7 +36,7 @@ class InputConfig(Struct, frozen=True, forbid_unknown_fields=True):
 class Config(Struct, frozen=True, forbid_unknown_fields=True):
     """The `[echo]` table of model.toml."""
 
-    inputs: dict[str, InputConfig] = {"x": InputConfig()}
+    inputs: dict[str, InputConfig] = msgspec.field(default_factory=lambda: {"x": InputConfig()})
     suffix: str = ""
     """An output is named as its input, followed by this."""
     delay_ms: Annotated[float, Meta(ge=0, le=600_000)] = 0
