@@ -1,0 +1,33 @@
+"""What the bodies of predict, classify and regress have in common: a JSON object that may name a signature.
+
+Source: TF Serving, tensorflow_serving/util/json_tensor.cc (ParseJson, FillSignature).
+"""
+
+from typing import Any
+
+from adapters import _json
+from adapters.tfserving.render import render
+from gateway.errors import InvalidTensor, MalformedBody
+from gateway.types import DEFAULT_SIGNATURE
+
+SIGNATURE = "signature_name"
+
+
+def parse_object(body: bytes) -> dict[str, Any]:
+    """The body's JSON object, its signature's name checked to be a string. Raises MalformedBody or InvalidTensor."""
+    document = _json.parse(body)
+    if not isinstance(document, dict):
+        raise MalformedBody(f"JSON Value: {render(document)} Is not object")
+    if not isinstance(document.get(SIGNATURE, ""), str):
+        raise ill_formed(document, "not formatted correctly. 'signature_name' key must be a string value.")
+    return document
+
+
+def signature_name(document: dict[str, Any]) -> str:
+    """The signature that the body asks for; an empty name means the default one."""
+    return document.get(SIGNATURE) or DEFAULT_SIGNATURE
+
+
+def ill_formed(document: dict[str, Any], reason: str) -> InvalidTensor:
+    """A body that has the wrong keys, or the wrong kind of value under one."""
+    return InvalidTensor(f"JSON Value: {render(document)} {reason}")

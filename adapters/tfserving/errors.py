@@ -1,0 +1,95 @@
+"""TF Serving's statuses and its one error body."""
+
+from math import ceil
+
+import orjson
+
+from gateway.errors import (
+    BackendError,
+    BodyTimeout,
+    BodyTooLarge,
+    CapacityError,
+    DeadlineExceeded,
+    Forbidden,
+    GatewayError,
+    LabelNotFound,
+    MalformedBody,
+    MethodNotAllowed,
+    ModelNotFound,
+    NotAcceptable,
+    RateLimited,
+    RequestError,
+    RouteNotFound,
+    Unauthenticated,
+    UnsupportedMedia,
+)
+from gateway.types import Call
+
+
+class Unimplemented(RequestError):
+    """A dtype that cannot be written in JSON here; TF Serving's canonical code of that name."""
+
+
+class VersionOverflow(RequestError):
+    """A version in the path that no 64-bit integer holds."""
+
+
+STATUS: tuple[tuple[type[GatewayError], int], ...] = (
+    (Unimplemented, 501),
+    (LabelNotFound, 400),
+    (ModelNotFound, 404),
+    (Unauthenticated, 401),
+    (Forbidden, 403),
+    (NotAcceptable, 406),
+    (BodyTimeout, 408),
+    (BodyTooLarge, 413),
+    (UnsupportedMedia, 415),
+    (RequestError, 400),  # SPEC: also for unknown paths and wrong methods; TF Serving has no 404 or 405 for them
+    (RateLimited, 429),
+    (DeadlineExceeded, 504),
+    (CapacityError, 503),
+    (BackendError, 500),
+)
+"""The first class that fits decides."""
+
+VALID_PATHS = (
+    "POST /v1/models/NAME[/versions/N|/labels/L]:predict|classify|regress, "
+    "GET /v1/models/NAME[/versions/N|/labels/L][/metadata]"
+)
+
+
+def status_of(error: GatewayError) -> int:
+    """The HTTP status."""
+    return next((status for kind, status in STATUS if isinstance(error, kind)), 500)
+
+
+def body_of(error: GatewayError, call: Call) -> bytes:
+    """`{"error": text}`."""
+    text = text_of(error, call).encode("utf-8", "replace").decode()
+    return orjson.dumps({"error": text})
+
+
+def text_of(error: GatewayError, call: Call) -> str:
+    """TF Serving's words first, then what helps."""
+    text = str(error)
+    if isinstance(error, RouteNotFound | MethodNotAllowed):
+        return f"Malformed request: {call.method} {call.raw_path[:256]}; valid are {VALID_PATHS}"
+    if isinstance(error, LabelNotFound):
+        return f"Unrecognized servable version label: {error.label}; {text}"
+    if isinstance(error, ModelNotFound) and error.model:
+        wanted = f"Latest({error.model})" if error.version is None else f"Specific({error.model}, {error.version})"
+        return f"Servable not found for request: {wanted}"
+    if isinstance(error, MalformedBody) and not text.startswith("JSON"):
+        return f"JSON Parse error: {text}"
+    return text
+
+
+def headers_of(error: GatewayError) -> tuple[tuple[str, str], ...]:
+    """What HTTP asks for beside the status."""
+    if isinstance(error, MethodNotAllowed) and error.allowed:
+        return (("Allow", ", ".join(error.allowed)),)
+    if isinstance(error, Unauthenticated):
+        return (("WWW-Authenticate", 'Bearer realm="tensorgate"'),)
+    if isinstance(error, CapacityError) and error.retry_after is not None:
+        return (("Retry-After", str(max(1, ceil(error.retry_after)))),)
+    return ()
