@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
+from prometheus_client.parser import text_string_to_metric_families
 
 START_SECONDS = 60.0
 
@@ -50,6 +51,19 @@ class LiveGateway:
             if reply.status_code == status or time.monotonic() > until:
                 assert reply.status_code == status, reply.text
                 return reply
+            time.sleep(0.02)
+
+    def metric(self, name: str, **labels: str) -> float:
+        """What the samples of /metrics with that name and those labels add up to."""
+        families = text_string_to_metric_families(httpx.get(f"{self.url}/metrics").text)
+        samples = [sample for family in families for sample in family.samples if sample.name == name]
+        return sum(sample.value for sample in samples if labels.items() <= sample.labels.items())
+
+    def wait_for_metric(self, name: str, value: float, seconds: float = 10.0, **labels: str) -> None:
+        """Ask until the metric has the value."""
+        until = time.monotonic() + seconds
+        while (found := self.metric(name, **labels)) != value:
+            assert time.monotonic() < until, f"{name} is {found}, not {value}"
             time.sleep(0.02)
 
     def stop(self, number: int = signal.SIGTERM, seconds: float = 40.0) -> int:
