@@ -137,6 +137,17 @@ def test_moved_checkout_gets_a_venv_of_its_own(checkout: Checkout) -> None:
     assert checkout.installed() == [BUILD_AND_RUNTIME, "--editable"]
 
 
+def test_other_python_gets_a_venv_of_its_own(checkout: Checkout) -> None:
+    """PYTHON=... is not ignored because there is a venv already."""
+    checkout.setup()
+    checkout.installed()
+    other = checkout.python.with_name("other")
+    other.write_text(NOTE_TAKER.replace("FAKE_MINOR:-12", "FAKE_MINOR:-13"), "utf-8")
+    other.chmod(0o755)
+    assert checkout.setup(PYTHON=str(other)).returncode == 0
+    assert checkout.installed() == [BUILD_AND_RUNTIME, "--editable"]
+
+
 def test_foreign_venv_is_left_alone(checkout: Checkout) -> None:
     """A .venv that the script has not made is not deleted."""
     mine = checkout.root / ".venv" / "mine"
