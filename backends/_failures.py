@@ -18,7 +18,7 @@ _SIGNATURE = r"[\w:~<>*&, ]*\(.*?\)(?: const)?(?: \[with [^\]]*\])? "
 _CHECK = re.compile(_SOURCE + r".*? was false\. (?=\S)", re.DOTALL)
 _FUNCTION = re.compile(_SOURCE + rf"(?:{_SIGNATURE})?", re.DOTALL)
 _PATH = re.compile(r"(?<![\w.])(?:[A-Za-z]:)?[\\/][^\s'\"(),;]*")
-_DETAIL = re.compile(r" ; ?(?:GPU|hostname|file|line|expr)=[^;]*")
+_DETAIL = re.compile(r"\s*;\s*(?:(?:GPU|hostname|file|line|expr)=[^;]*|$)")
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
 
 _SHAPES = re.compile(

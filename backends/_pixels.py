@@ -68,11 +68,9 @@ def arrange(spec: TensorSpec, layout: Layout | None, size: tuple[int, int] | Non
 
 def _guess(spec: TensorSpec) -> Layout:
     match spec.shape:
-        case (*_, depth, _, _) if depth in CHANNELS:
-            return "nchw"
-        case (*_, _, _, depth) if depth in CHANNELS:
-            return "nhwc"
-        case (_, int(), int()):
+        case (*_, first, _, last) if (first in CHANNELS) != (last in CHANNELS):
+            return "nchw" if first in CHANNELS else "nhwc"
+        case (first, int(), int()) if first not in CHANNELS:
             return "nhw"
         case (_,) | (_, _):
             return "flat"

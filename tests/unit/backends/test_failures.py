@@ -1,0 +1,56 @@
+"""ONNX Runtime's texts, made fit to be shown."""
+
+from pathlib import Path
+
+import pytest
+
+from backends._failures import MAX_CHARS, of_device, shown
+
+SOURCE = "/onnxruntime_src/onnxruntime/core"
+
+
+@pytest.mark.parametrize(
+    ("raised", "said"),
+    [
+        (
+            "[ONNXRuntimeError] : 2 : INVALID_ARGUMENT : Non-zero status code returned while running Gather node. "
+            "Name:'/model/Gather' Status Message: indices element out of data bounds, idx=9",
+            "Gather: indices element out of data bounds, idx=9",
+        ),
+        (
+            "[ONNXRuntimeError] : 1 : FAIL : Non-zero status code returned while running Loop node. Name:'' "
+            "Status Message: Non-zero status code returned while running Reshape node. Name:'' Status Message: "
+            f"{SOURCE}/providers/cpu/tensor/reshape_helper.h:91 onnxruntime::ReshapeHelper::ReshapeHelper("
+            "const onnxruntime::TensorShape&, bool) a == b was false. The input tensor cannot be reshaped\n",
+            "Loop: Reshape: The input tensor cannot be reshaped",
+        ),
+        (
+            "[ONNXRuntimeError] : 1 : FAIL : Load model from /srv/models/demo/1/model.onnx failed:"
+            f"{SOURCE}/graph/model.cc:256 onnxruntime::Model::Model(onnx::ModelProto&&, const std::string&) "
+            "Unsupported model IR version",
+            "Unsupported model IR version",
+        ),
+        ('data "weights.bin" resolved: "/srv/models/demo/1/weights.bin"', 'data "weights.bin" resolved: "weights.bin"'),
+        ("could not open /home/someone/x.bin, twice", "could not open , twice"),
+        ("at 0x7f00deadbeef of C:\\Users\\me\\m.onnx", "at of"),
+        ("line one\n   line two\r\n", "line one line two"),
+        ("either/or and 1/2 stay", "either/or and 1/2 stay"),
+        ("x" * 600, "x" * MAX_CHARS + "..."),
+    ],
+)
+def test_shown(raised: str, said: str) -> None:
+    """Codes, node names, source lines, paths and addresses go; what went wrong stays."""
+    assert shown(Exception(raised), (Path("/srv/models/demo/1"), Path("/srv/models/demo"))) == said
+
+
+def test_folders_with_spaces() -> None:
+    """A hidden folder goes as a whole, even where a path seems to end earlier."""
+    error = Exception("Load of /srv/my models/demo/model.onnx failed")
+    assert shown(error, (Path("/srv/my models/demo"),)) == "Load of model.onnx failed"
+
+
+def test_sources_of_the_cuda_provider() -> None:
+    """A check that fails in CUDA's source files is about the request, not the device."""
+    text = f"{SOURCE}/providers/cuda/math/matmul.cc:90 onnxruntime::cuda::MatMul::Compute(int) a was false. left is 2"
+    assert not of_device(Exception(text))
+    assert of_device(Exception("CUDNN failure 8: CUDNN_STATUS_EXECUTION_FAILED"))
