@@ -107,14 +107,19 @@ class Gateway:
         if self._models.ready:
             return Response("ready\n", media_type="text/plain")
         waiting = [f"{one.name} {one.version}: {one.error or one.state}" for one in self._models.describe()
-                   if one.state != "AVAILABLE"]  # fmt: skip
+                   if one.error or one.state in ("START", "LOADING")]  # fmt: skip
         return Response("".join(f"{line}\n" for line in ["not ready", *waiting]), 503, media_type="text/plain")
 
     async def _metrics(self, request: Request) -> Response:
         return Response(self._observer.page(), headers={"content-type": METRICS_TYPE})
 
     async def _statusz(self, request: Request) -> Response:
-        page = {"ready": self._models.ready, "draining": self.draining, "models": self._models.describe()}
+        page = {
+            "ready": self._models.ready,
+            "draining": self.draining,
+            "models": self._models.describe(),
+            "problems": self._models.problems,
+        }
         return Response(msgspec.json.encode(page), media_type="application/json")
 
 

@@ -123,8 +123,11 @@ def _banner(assembly: Assembly, port: int) -> Iterable[str]:
             key = ", needs a key" if service.protected else ""
             yield f"  service    {service.name} -> {service.model} ({service.type}{key})"
     yield from (f"  {line}" for line in _table(models))
-    for name, problem in assembly.models.problems.items():
-        yield f"  problem    {name}: {problem}"
+    problems = dict(assembly.models.problems)
+    default = assembly.config.default_service
+    if default and assembly.directory.get(default) is None:
+        problems["default_service"] = f"there is no service {default!r}"
+    yield from (f"  problem    {name}: {problem}" for name, problem in problems.items())
 
 
 def _table(models: Sequence[VersionSummary]) -> Iterable[str]:
@@ -151,7 +154,7 @@ def _table(models: Sequence[VersionSummary]) -> Iterable[str]:
 def _check(options: argparse.Namespace) -> int:
     options.models = None
     settings, base, roots = _settings(options)
-    Assembly(settings, base, roots)
+    assembly = Assembly(settings, base, roots)
     scan = repository.scan(roots)
     for name, problem in scan.problems.items():
         print(f"{name}: {problem}", file=sys.stderr)
@@ -160,6 +163,8 @@ def _check(options: argparse.Namespace) -> int:
         for name, service in settings.services.items()
         if (service.model or name) not in scan.models
     ]
+    if settings.default_service not in {"", *scan.models, *assembly.directory.names()}:
+        missing.append(f"default_service: there is no service {settings.default_service!r}")
     for text in missing:
         print(f"{options.config.name}: {text}", file=sys.stderr)
     if scan.problems or missing:

@@ -11,7 +11,7 @@ from gateway.interfaces import Device, SignatureConfig
 
 T = TypeVar("T")
 
-NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z"
 """Services, models, labels: nothing that a file system or a URL could read as more than a name."""
 
 Name = Annotated[str, Meta(pattern=NAME_PATTERN)]

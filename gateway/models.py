@@ -184,8 +184,10 @@ class Models:
         while self._drains:
             await asyncio.wait(self._drains)
 
-    async def close(self) -> None:
-        """Take no more requests, drain, free everything; a load in progress is cancelled."""
+    async def close(self, drain_seconds: float | None = None) -> None:
+        """Take no more requests, drain for so long, free everything; a load in progress is cancelled."""
+        if drain_seconds is not None:
+            self.drain_seconds = drain_seconds
         for task in self._followers.values():
             task.cancel()
         await self._followed()
@@ -216,13 +218,16 @@ class Models:
 
     async def _follow(self, book: Book) -> None:
         """Bring a model to what its folder holds, one load at a time."""
-        self._retire(book)
-        while book.due():
-            async with self._turns:
-                # The disk may have moved on while others had their turn.
-                if (model := book.folder) and (version := book.due()):
-                    await self._load(book, model, version)
+        try:
             self._retire(book)
+            while book.due():
+                async with self._turns:
+                    # The disk may have moved on while others had their turn.
+                    if (model := book.folder) and (version := book.due()):
+                        await self._load(book, model, version)
+                self._retire(book)
+        except Exception:
+            log.exception("%s: cannot follow its folder", book.name)
 
     async def _load(self, book: Book, model: ModelFolder, version: VersionFolder) -> None:
         """Load beside whatever answers now; only then swap."""

@@ -51,6 +51,10 @@ class Directory:
                     raise ConfigError(f"services.{service.name}.aliases: {alias!r} is taken")
                 self._by_name[alias] = service
 
+    def names(self) -> list[str]:
+        """The configured services' names and aliases."""
+        return list(self._by_name)
+
     def get(self, name: str) -> Service | None:
         """The service of that name or alias."""
         service = self._by_name.get(name)

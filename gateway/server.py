@@ -107,7 +107,8 @@ async def serve(assembly: Assembly, sock: socket.socket, started: Callable[[], A
         await serving
         for task in background:
             task.cancel()
-    await assembly.models.close()
+    # Whoever is still in flight now has had its time, or a second signal ended it.
+    await assembly.models.close(drain_seconds=0.1)
 
 
 async def _load(assembly: Assembly, started: Callable[[], Awaitable[None]]) -> None:

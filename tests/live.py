@@ -43,6 +43,13 @@ class LiveGateway:
         """Everything on stderr so far: the access log and the program's own log."""
         return Path(self._errors.name).read_text("utf-8", "replace")
 
+    def wait_for_log(self, text: str, seconds: float = 10.0) -> None:
+        """Wait until stderr holds the text; the access log is written a few times a second."""
+        until = time.monotonic() + seconds
+        while text not in self.errors():
+            assert time.monotonic() < until, f"{text} is not in the log"
+            time.sleep(0.02)
+
     def wait_until(self, path: str, status: int, seconds: float = 20.0) -> httpx.Response:
         """Ask until the path answers with that status."""
         until = time.monotonic() + seconds

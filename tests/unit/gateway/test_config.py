@@ -41,6 +41,7 @@ def test_a_service_is_read_with_its_fields(tmp_path: Path) -> None:
         ("[gateway]\nprot = 1", "demo.toml: gateway: Object contains unknown field `prot`"),
         ("[services.iris]\ntype = 'x'", "demo.toml: services.iris.type: Invalid enum value 'x'"),
         ("[services.'a/b']\n", "demo.toml: services: Expected `str` matching regex"),
+        ('[services."iris\\n"]', "demo.toml: services: Expected `str` matching regex"),
         ("services = 3", "demo.toml: services: Expected `object`, got `int`"),
         ("[services.a]\n[services.b]\nmodel = 3", "demo.toml: services.b.model: Expected `str`, got `int`"),
         ("[limits]\nbody_bytes = 0", "demo.toml: limits.body_bytes: Expected `int` >= 1"),
