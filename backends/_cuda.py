@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import functools
 import io
+import re
 import sys
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -15,21 +16,17 @@ CUDA_PROVIDER = "CUDAExecutionProvider"
 
 _NO_DEVICE = 100
 _DRIVER = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
-_PROVIDER_LIBRARIES = (
-    ("onnxruntime_providers_shared.dll", "onnxruntime_providers_cuda.dll")
-    if sys.platform == "win32"
-    else ("libonnxruntime_providers_shared.so", "libonnxruntime_providers_cuda.so")
-)
+_FAILED_LIBRARY = re.compile(r"^Failed to load (\S+?):", re.MULTILINE)
 
 
 @functools.cache
 def cuda_problem() -> str | None:
     """Why CUDA cannot be used here, for people; None if it can. Asked of the machine once."""
-    return find_problem(onnxruntime.get_available_providers(), ctypes.CDLL, _load_provider)
+    return find_problem(onnxruntime.get_available_providers(), ctypes.CDLL, _preload_libraries)
 
 
 def find_problem(
-    providers: Collection[str], open_library: Callable[[str], Any], load_provider: Callable[[], None]
+    providers: Collection[str], open_library: Callable[[str], Any], preload_libraries: Callable[[], str]
 ) -> str | None:
     """The first thing that CUDA lacks: the build of ONNX Runtime, the driver, a device, the CUDA libraries."""
     if CUDA_PROVIDER not in providers:
@@ -44,22 +41,18 @@ def find_problem(
         return f"the NVIDIA driver does not start (CUDA error {code})"
     if code == _NO_DEVICE or count.value == 0:
         return "no CUDA device is visible to this process"
-    try:
-        load_provider()
-    except OSError as error:
-        return f"a CUDA library is missing ({_library_name(error)}); install tensorgate[cuda]"
+    if failed := _FAILED_LIBRARY.search(preload_libraries()):
+        return f"a CUDA library is missing or does not load ({Path(failed[1]).name}); install tensorgate[cuda]"
     return None
 
 
-def _library_name(error: OSError) -> str:
-    """The loader's `libcublasLt.so.13: cannot open shared object file: ...` without what follows, or any path."""
-    return Path(str(error).split(":")[0]).name
+def _preload_libraries() -> str:  # pragma: no cover (cuda)
+    """Load the CUDA libraries, those in Python packages first; what is returned names those that do not load.
 
-
-def _load_provider() -> None:
-    """Load the CUDA libraries that lie in Python packages, then the provider that needs them."""
-    # preload_dlls() prints what it does not find, although the system's own loader may find it later.
-    with contextlib.redirect_stdout(io.StringIO()):
+    NOTE: libonnxruntime_providers_cuda.so must not be loaded here to see whether it can be. It asks for its host
+    while it is being loaded, once for all, and ONNX Runtime has not set the host before it loads the library itself.
+    """
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
         onnxruntime.preload_dlls()
-    for name in _PROVIDER_LIBRARIES:
-        ctypes.CDLL(str(Path(onnxruntime.__file__).parent / "capi" / name))
+    return printed.getvalue()

@@ -184,7 +184,8 @@ def _needs(graph: onnx.GraphProto, inputs: Iterable[str], outputs: Iterable[str]
     for node in graph.node:
         found = nothing.union(*(reach.get(name, nothing) for name in _reads(node)))
         if found:
-            reach.update((name, found) for name in node.output)
+            # An output that nobody wants has an empty name, as has an input that is left out.
+            reach.update((name, found) for name in node.output if name)
     return {name: reach.get(name, nothing) for name in outputs}
 
 

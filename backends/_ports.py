@@ -189,13 +189,13 @@ def check_wanted(names: Sequence[str], known: Collection[str]) -> None:
 
 
 def describe(spec: TensorSpec) -> str:
-    """A spec for people: `float32 of shape [?,4]`."""
+    """A spec for people: `float32 of shape [-1,4]`."""
     carrier = f"{spec.dtype} (as float32)" if spec.dtype in FLOAT32_CARRIED else spec.dtype
     return f"{carrier} of {'any shape' if spec.shape is None else f'shape {_shape(spec.shape)}'}"
 
 
 def _shape(shape: Sequence[int | None]) -> str:
-    return f"[{','.join('?' if size is None else str(size) for size in shape)}]"
+    return f"[{','.join('-1' if size is None else str(size) for size in shape)}]"
 
 
 def _quoted(names: Sequence[str]) -> str:

@@ -119,5 +119,5 @@ def _options(model: Model, config: Config, optimization: str) -> onnxruntime.Ses
 def _providers(config: Config, provider: Provider) -> list[str | tuple[str, dict[str, str]]]:
     if provider == "CPU":
         return ["CPUExecutionProvider"]
-    onnxruntime.set_default_logger_severity(SILENT)
+    onnxruntime.set_default_logger_severity(SILENT)  # pragma: no cover (cuda)
     return [(CUDA_PROVIDER, {"device_id": str(config.cuda_device)}), "CPUExecutionProvider"]

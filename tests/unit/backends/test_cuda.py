@@ -32,9 +32,18 @@ def no_library(name: str) -> Any:
     raise OSError(f"{name}: cannot open shared object file: No such file or directory")
 
 
-def missing_cublas() -> None:
-    """The provider on a machine without the CUDA libraries."""
-    no_library("/opt/secret/libcublasLt.so.13")
+def all_libraries() -> str:
+    """What ONNX Runtime prints where every library is found."""
+    return ""
+
+
+def missing_libraries() -> str:
+    """What ONNX Runtime prints on a machine without the CUDA libraries."""
+    return (
+        "Failed to load /opt/secret/libcublasLt.so.13: cannot open shared object file\n"
+        "Failed to load libcurand.so.10: libcurand.so.10: cannot open shared object file\n"
+        "Please follow some page to install CUDA.\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -49,24 +58,24 @@ def missing_cublas() -> None:
 )
 def test_the_driver(driver: Driver, said: str | None) -> None:
     """A driver without devices is told from one that does not start, and a good one is no problem."""
-    assert find_problem(WITH_CUDA, lambda name: driver, lambda: None) == said
+    assert find_problem(WITH_CUDA, lambda name: driver, all_libraries) == said
 
 
 def test_no_driver() -> None:
     """The library that is missing is named."""
-    assert find_problem(WITH_CUDA, no_library, lambda: None) == "no NVIDIA driver (libcuda.so.1) on this machine"
+    assert find_problem(WITH_CUDA, no_library, all_libraries) == "no NVIDIA driver (libcuda.so.1) on this machine"
 
 
 def test_no_build() -> None:
     """A build without CUDA is told by the package's name."""
-    problem = find_problem(("CPUExecutionProvider",), no_library, missing_cublas)
+    problem = find_problem(("CPUExecutionProvider",), no_library, missing_libraries)
     assert problem == "this build of ONNX Runtime has no CUDA (the package is onnxruntime, not onnxruntime-gpu)"
 
 
 def test_no_cuda_libraries() -> None:
-    """The missing library is named without its path, and so is what installs it."""
-    problem = find_problem(WITH_CUDA, lambda name: Driver(), missing_cublas)
-    assert problem == "a CUDA library is missing (libcublasLt.so.13); install tensorgate[cuda]"
+    """The first missing library is named without its path, and so is what installs it."""
+    problem = find_problem(WITH_CUDA, lambda name: Driver(), missing_libraries)
+    assert problem == "a CUDA library is missing or does not load (libcublasLt.so.13); install tensorgate[cuda]"
 
 
 def test_this_machine(capfd: pytest.CaptureFixture[str]) -> None:

@@ -339,6 +339,22 @@ def test_dependence_through_a_subgraph(load: Load) -> None:
     assert text == "signatures.s: output 'y' depends on the model's input 'x', which the signature does not take"
 
 
+def test_no_dependence_through_nothing(load: Load) -> None:
+    """An output left out of one node is not the input left out of another, though both have an empty name."""
+    ones = np.ones((1, 1, 1), np.float32)
+    built = model(
+        [
+            node("RNN", ["x", "w", "w"], ["", "last"], hidden_size=1),
+            node("Clip", ["t", "", "most"], ["y"]),
+        ],
+        [value("x", "float32", [None, 1, 1]), value("t", "float32")],
+        [value("last", "float32", [1, 1, 1]), value("y", "float32")],
+        [weight("w", ones), weight("most", np.float32(1))],
+    )
+    served = load(built, signatures={"s": SignatureConfig(inputs={"t": "t"}, outputs={"y": "y"})})
+    assert served.infer({"t": floats(3)}, signature="s")["y"].tolist() == [0.0, 1.0, 1.0]
+
+
 # The warm-up...
 
 
