@@ -1,7 +1,8 @@
 """The ASGI application: the operators' own pages, and everything else to the pipeline."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from starlette.applications import Starlette
@@ -14,6 +15,7 @@ from gateway.config import LimitsConfig
 from gateway.models import Models
 from gateway.observe import AccessLog, Observer, RequestIds, Trace
 from gateway.pipeline import Pipeline
+from gateway.streaming import Chunks
 from gateway.types import Call, Reply
 
 Scope = MutableMapping[str, Any]
@@ -64,39 +66,64 @@ class Gateway:
         head = Call(scope["method"], path, {}, scope["query_string"].decode("latin-1"), headers)
         trace = Trace(_given_id(head) or self._ids())
         body = Body(receive, self._limits)
+        status, sent = 499, 0
         observer.in_flight += 1
         try:
             reply = await self._pipeline.answer(head, body, trace)
             status = reply.status
-            await self._send(reply, trace, body, send)
+            if isinstance(reply.body, bytes):
+                sent = len(reply.body)
+                await self._send(reply, reply.body, trace, body, send)
+            else:
+                sent = await self._stream(reply, trace, receive, send)
         except ClientGone:
-            reply, status = Reply(b""), 499
+            pass
         finally:
             observer.in_flight -= 1
-        seconds = observer.record(trace, status, body.size, len(reply.body))
-        if self._log is not None:
-            peer = scope["client"][0] if scope["client"] else ""
-            self._log.add(trace, seconds, (peer, head.method, path), status, (body.size, len(reply.body)))
+            seconds = observer.record(trace, status, body.size, sent)
+            if self._log is not None:
+                peer = scope["client"][0] if scope["client"] else ""
+                self._log.add(trace, seconds, (peer, head.method, path), status, (body.size, sent))
 
-    async def _send(self, reply: Reply, trace: Trace, body: Body, send: Send) -> None:
+    def _headers(self, reply: Reply, trace: Trace) -> list[tuple[bytes, bytes]]:
         headers = [
             (b"content-type", reply.media_type.encode("latin-1")),
-            (b"content-length", b"%d" % len(reply.body)),
             (b"x-request-id", trace.id.encode("latin-1")),
         ]
         for name, value in reply.headers:
             headers.append((name.encode("latin-1"), value.encode("latin-1")))
+        return headers
+
+    async def _send(self, reply: Reply, content: bytes, trace: Trace, body: Body, send: Send) -> None:
+        headers = self._headers(reply, trace)
+        headers.append((b"content-length", b"%d" % len(content)))
         if self.draining or not body.complete:
             headers.append((b"connection", b"close"))
         await send({"type": "http.response.start", "status": reply.status, "headers": headers})
         if body.complete:
-            await send({"type": "http.response.body", "body": reply.body})
+            await send({"type": "http.response.body", "body": content})
             return
         # The client may still be sending. Closing now would reset the connection under it before it has read the
         # answer, so what it sends is dropped for a while first.
-        await send({"type": "http.response.body", "body": reply.body, "more_body": True})
+        await send({"type": "http.response.body", "body": content, "more_body": True})
         await body.discard(_LINGER_SECONDS, _LINGER_BYTES)
         await send({"type": "http.response.body", "body": b""})
+
+    async def _stream(self, reply: Reply, trace: Trace, receive: Receive, send: Send) -> int:
+        """Send the chunks as they come until the client leaves; returns the bytes sent."""
+        chunks = cast(Chunks, reply.body)
+        sending = asyncio.ensure_future(_pump(reply.status, self._headers(reply, trace), chunks, send))
+        leaving = asyncio.ensure_future(_gone(receive))
+        try:
+            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (sending, leaving):
+                task.cancel()
+            await asyncio.gather(sending, leaving, return_exceptions=True)
+            await chunks.aclose()
+        if not sending.cancelled() and (error := sending.exception()) is not None:
+            raise error
+        return chunks.sent_bytes
 
     async def _healthz(self, request: Request) -> Response:
         return Response("ok\n", media_type="text/plain")
@@ -121,6 +148,18 @@ class Gateway:
             "problems": self._models.problems,
         }
         return Response(msgspec.json.encode(page), media_type="application/json")
+
+
+async def _pump(status: int, headers: list[tuple[bytes, bytes]], chunks: Chunks, send: Send) -> None:
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    async for chunk in chunks:
+        await send({"type": "http.response.body", "body": chunk, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 def _given_id(head: Call) -> str | None:

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from gateway.interfaces import Device, SignatureConfig
+from gateway.types import ResponseForm
 
 T = TypeVar("T")
 
@@ -96,6 +97,7 @@ class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True):
     versions: Literal["latest", "all"] | tuple[Positive, ...] = "latest"
     labels: dict[Name, Positive] = {}
     signatures: dict[str, SignatureConfig] = {}
+    response: ResponseForm = ResponseForm()
     plugins: dict[str, dict[str, Any]] = {}
 
 

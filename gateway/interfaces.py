@@ -60,6 +60,8 @@ class Infer(Operation, frozen=True, kw_only=True):
 
     decode: Callable[[Call, Target, ModelMetadata], InferenceRequest]
     encode: Callable[[InferenceResponse, InferenceRequest, Call], Reply]
+    stream: Callable[[AsyncIterator[InferenceResponse], InferenceRequest, Call], Reply] | None = None
+    """Encodes the parts when `request.stream` is set; failures after the first part are the reply's own business."""
     check_body: Callable[[Call], None] | None = None
     """Called when the model is unknown: raises what the protocol reports before that."""
 
@@ -74,6 +76,12 @@ class Status(Operation, frozen=True, kw_only=True):
     """The states of a model's versions; `encode` gets None for a model that does not exist."""
 
     encode: Callable[[ModelStatus | None, Call, Target], Reply]
+
+
+class Ready(Operation, frozen=True, kw_only=True):
+    """Whether the gateway, or the service that the path names, takes requests."""
+
+    encode: Callable[[bool, Call], Reply]
 
 
 class Answer(Operation, frozen=True, kw_only=True):

@@ -6,12 +6,16 @@ answers, which stays AVAILABLE. What fails to load ends with its error and is tr
 
 import asyncio
 
+from msgspec.structs import replace
+
 from gateway.interfaces import Backend
 from gateway.repository import ModelFolder, VersionFolder
-from gateway.types import ModelStatus, State, VersionStatus
+from gateway.types import ModelStatus, ResponseForm, State, VersionStatus
 
 ENDED_KEPT = 8
 """Versions that are gone and still told of; the list must not grow with every release."""
+
+PREDICTIONS = ResponseForm()
 
 
 class Loaded:
@@ -19,10 +23,17 @@ class Loaded:
 
     __slots__ = ("_drained", "backend", "fingerprint", "in_flight", "load_seconds", "metadata", "version")
 
-    def __init__(self, version: int, backend: Backend, fingerprint: str, load_seconds: float) -> None:
+    def __init__(
+        self,
+        version: int,
+        backend: Backend,
+        fingerprint: str,
+        load_seconds: float,
+        response: ResponseForm = PREDICTIONS,
+    ) -> None:
         self.version = version
         self.backend = backend
-        self.metadata = backend.metadata
+        self.metadata = replace(backend.metadata, response=response)
         self.fingerprint = fingerprint
         self.load_seconds = load_seconds
         self.in_flight = 0

@@ -41,7 +41,8 @@ async def load_version(model: ModelFolder, version: VersionFolder, device: Devic
     try:
         for module, options in prepared.values():
             backend = module.wrap(backend, options, source)
-        return Loaded(version.version, backend, version.fingerprint, perf_counter() - started)
+        seconds = perf_counter() - started
+        return Loaded(version.version, backend, version.fingerprint, seconds, config.response)
     except BaseException:
         await backend.close()
         raise

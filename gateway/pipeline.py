@@ -2,19 +2,22 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import ParamSpec, TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from gateway.auth import Authenticator
 from gateway.body import Body, ClientGone
-from gateway.errors import GatewayError, InferenceFailed, ModelNotFound, RequestError
-from gateway.interfaces import Adapter, Answer, Describe, Infer, Metrics, Status
+from gateway.errors import BackendError, GatewayError, InferenceFailed, ModelNotFound, RequestError
+from gateway.interfaces import Adapter, Answer, Describe, Infer, Metrics, Ready, Status
+from gateway.lifecycle import Loaded
 from gateway.observe import Observer, Trace
 from gateway.paths import PathTable, Route
 from gateway.routing import Directory, Service
-from gateway.types import Call, InferenceResponse, Reply, Target
+from gateway.streaming import Chunks, Parts
+from gateway.types import Call, InferenceRequest, InferenceResponse, Reply, Target
 
 OFFLOAD_BYTES = 1 << 20
 """Bodies and answers from this size on are decoded and encoded on a thread."""
@@ -22,8 +25,20 @@ OFFLOAD_BYTES = 1 << 20
 
 _log = logging.getLogger("tensorgate.request")
 
+StreamEncoder = Callable[[AsyncIterator[InferenceResponse], InferenceRequest, Call], Reply]
+
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+class Admitted(Struct, frozen=True):
+    """A call whose path is known and whose head and body have passed."""
+
+    route: Route
+    call: Call
+    opened: frozenset[str]
+    """The services that its key opens."""
+    trace: Trace
 
 
 class Pipeline:
@@ -47,13 +62,14 @@ class Pipeline:
         call = Call(head.method, route.path, route.params, head.query, head.headers)
         try:
             opened = self._auth.opened(call)
-            self._auth.admit_any(call, opened, self._directory.reachable(route, call))
+            if not isinstance(route.operation, Ready):
+                self._auth.admit_any(call, opened, self._directory.reachable(route, call))
             body.check_length(call)
             payload = await body.read(call, ignores_unknown_codings=route.adapter.ignores_unknown_codings)
             call = Call(head.method, route.path, route.params, head.query, head.headers, payload)
-            return await self._operate(route, call, opened, trace)
+            return await self._operate(Admitted(route, call, opened, trace))
         except GatewayError as error:
-            if error.__cause__ is not None:
+            if isinstance(error, BackendError):
                 _log.error("%s: %s", trace.id, error, exc_info=error.__cause__)
             return route.adapter.encode_error(error, call)
         except ClientGone:
@@ -70,59 +86,75 @@ class Pipeline:
         trace.protocol, adapter = claimant
         return adapter.encode_error(error, head)
 
-    async def _operate(self, route: Route, call: Call, opened: frozenset[str], trace: Trace) -> Reply:
-        operation = route.operation
-        if isinstance(operation, Infer):
-            return await self._infer(operation, route, call, opened, trace)
-        if isinstance(operation, Answer):
-            return operation.reply(call)
-        if isinstance(operation, Metrics):
-            return operation.render(self._observer.series())
-        target = operation.target(call)
-        if isinstance(operation, Status):
-            return self._status(operation, route, call, target, opened, trace)
-        assert isinstance(operation, Describe)
-        service = self._service(route, call, target, opened, trace)
-        metadata = self._directory.pick(service, target).backend.metadata
-        return operation.encode(replace(metadata, name=target.model or service.name), call, target)
+    async def _operate(self, admitted: Admitted) -> Reply:
+        call, operation = admitted.call, admitted.route.operation
+        match operation:
+            case Infer():
+                return await self._infer(operation, admitted)
+            case Answer():
+                return operation.reply(call)
+            case Metrics():
+                return operation.render(self._observer.series())
+            case Status():
+                return self._status(operation, admitted)
+            case Ready():
+                return operation.encode(self._directory.ready(admitted.route, call), call)
+            case Describe():
+                target = operation.target(call)
+                service = self._service(admitted, target)
+                metadata = self._directory.pick(service, target).metadata
+                return operation.encode(replace(metadata, name=target.model or service.name), call, target)
+        raise TypeError(f"an adapter yields an unknown operation: {type(operation).__name__}")
 
-    def _service(self, route: Route, call: Call, target: Target, opened: frozenset[str], trace: Trace) -> Service:
-        service = self._directory.find(route, call, target)
-        self._auth.admit(call, opened, service.name)
-        trace.service = service.name
+    def _service(self, admitted: Admitted, target: Target) -> Service:
+        """The service that is meant, if the caller may use it."""
+        service = self._directory.find(admitted.route, admitted.call, target)
+        self._auth.admit(admitted.call, admitted.opened, service.name)
+        admitted.trace.service = service.name
         return service
 
-    def _status(
-        self, operation: Status, route: Route, call: Call, target: Target, opened: frozenset[str], trace: Trace
-    ) -> Reply:
+    def _status(self, operation: Status, admitted: Admitted) -> Reply:
+        target = operation.target(admitted.call)
         try:
-            service = self._service(route, call, target, opened, trace)
+            service = self._service(admitted, target)
         except ModelNotFound:
             if target.model is None:
                 raise
-            return operation.encode(None, call, target)
+            return operation.encode(None, admitted.call, target)
         model = self._directory.model(service)
         status = None if model is None else replace(model.status, name=target.model or service.name)
-        return operation.encode(status, call, target)
+        return operation.encode(status, admitted.call, target)
 
-    async def _infer(self, operation: Infer, route: Route, call: Call, opened: frozenset[str], trace: Trace) -> Reply:
+    async def _infer(self, operation: Infer, admitted: Admitted) -> Reply:
+        call = admitted.call
         try:
             target = operation.target(call)
-            service = self._service(route, call, target, opened, trace)
-            loaded = self._directory.pick(service, target)
+            loaded = self._directory.pick(self._service(admitted, target), target)
         except ModelNotFound:
             if operation.check_body is not None:
                 await _sized(len(call.body), operation.check_body, call)
             raise
-        trace.version = loaded.version
+        admitted.trace.version = loaded.version
         loaded.acquire()
         try:
-            backend = loaded.backend
-            request = await _sized(len(call.body), operation.decode, call, target, backend.metadata)
-            response = await backend.infer(request)
+            request = await _sized(len(call.body), operation.decode, call, target, loaded.metadata)
+            if request.stream and operation.stream is not None:
+                return await self._stream(operation.stream, loaded, request, call)
+            response = await loaded.backend.infer(request)
             return await _sized(_nbytes(response), operation.encode, response, request, call)
         finally:
             loaded.release()
+
+    async def _stream(self, encode: StreamEncoder, loaded: Loaded, request: InferenceRequest, call: Call) -> Reply:
+        parts = Parts(loaded.backend.stream(request), loaded)
+        try:
+            await parts.prime()
+            reply = encode(parts, request, call)
+        except BaseException:
+            await parts.aclose()
+            raise
+        assert not isinstance(reply.body, bytes)
+        return replace(reply, body=Chunks(reply.body, parts))
 
 
 async def _sized(size: int, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:

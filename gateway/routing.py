@@ -129,6 +129,15 @@ class Directory:
         """The service's model, if it is known."""
         return self._models.get(service.model)
 
+    def ready(self, route: Route, call: Call) -> bool:
+        """Whether the service that the call names takes requests; without a name, whether all models do."""
+        name = route.service or self._hint(call)
+        if name is None:
+            return self._models.ready
+        service = self.get(name)
+        model = self.model(service) if service else None
+        return model is not None and model.latest is not None
+
     def pick(self, service: Service, target: Target) -> Loaded:
         """The version that answers. Raises ModelNotFound or LabelNotFound, in the name that the client used."""
         name = target.model or service.name

@@ -1,6 +1,6 @@
 """The vocabulary every room speaks: tensors and signatures on the model side, Call and Reply on the HTTP side."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -49,6 +49,16 @@ class Signature(Struct, frozen=True):
     outputs: dict[str, TensorSpec]
 
 
+class ResponseForm(Struct, frozen=True, forbid_unknown_fields=True):
+    """The `[response]` table of model.toml: how protocols that know several forms write this model's answers."""
+
+    form: str = "predictions"
+    names: dict[str, str] = {}
+    """Output name to the name that it gets in the answer."""
+    accept: str = ""
+    """The media type for callers that name none."""
+
+
 class ModelMetadata(Struct, frozen=True):
     """What one loaded version says of itself."""
 
@@ -56,6 +66,7 @@ class ModelMetadata(Struct, frozen=True):
     version: int
     platform: str
     signatures: dict[str, Signature]
+    response: ResponseForm = ResponseForm()
 
 
 class InferenceRequest(Struct, frozen=True):
@@ -69,6 +80,8 @@ class InferenceRequest(Struct, frozen=True):
     deadline: float | None = None
     """On the monotonic clock, seconds."""
     id: str = ""
+    stream: bool = False
+    """The caller wants the answer in parts."""
     wire: Any = None
     """Private to the adapter that decoded the request: what its encoder must remember."""
 
@@ -132,7 +145,8 @@ class Call(Struct, frozen=True):
 class Reply(Struct, frozen=True):
     """One HTTP response."""
 
-    body: bytes
+    body: bytes | AsyncIterator[bytes]
+    """An iterator is sent chunk by chunk as it yields; who sends it closes it."""
     status: int = 200
     media_type: str = "application/json"
     headers: tuple[tuple[str, str], ...] = ()

@@ -81,7 +81,7 @@ def test_a_missing_model_toml_means_defaults(tmp_path: Path) -> None:
     [
         (
             "version = 'latest'",
-            "version: unknown key; expected one of backend, versions, labels, signatures or a table",
+            "version: unknown key; expected one of backend, versions, labels, signatures, response or a table",
         ),
         ("versions = [0]", "versions[0]: Expected `int` >= 1"),
         ("[labels]\nstable = 'x'", "labels.stable: Expected `int`"),

@@ -1,0 +1,65 @@
+"""A streamed answer on its way: the model's parts inside the adapter's chunks, closed together, whoever ends it."""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import cast
+
+from gateway.lifecycle import Loaded
+from gateway.types import InferenceResponse
+
+
+class Parts:
+    """A model's parts, the first already here; the version is held until `aclose`."""
+
+    def __init__(self, parts: AsyncIterator[InferenceResponse], loaded: Loaded) -> None:
+        self._parts = parts
+        self._loaded = loaded
+        self._first: InferenceResponse | None = None
+        self._closed = False
+        loaded.acquire()
+
+    async def prime(self) -> None:
+        """Wait for the first part, so that an early failure still has a status of its own."""
+        self._first = await anext(self._parts, None)
+
+    def __aiter__(self) -> AsyncIterator[InferenceResponse]:
+        return self
+
+    async def __anext__(self) -> InferenceResponse:
+        if self._first is not None:
+            part, self._first = self._first, None
+            return part
+        return await anext(self._parts)
+
+    async def aclose(self) -> None:
+        """Stop the model's work and let the version go; again does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            await cast(AsyncGenerator[InferenceResponse], self._parts).aclose()
+        finally:
+            self._loaded.release()
+
+
+class Chunks:
+    """An adapter's chunks over a model's parts: one `aclose` ends both, even where no chunk was ever asked for."""
+
+    def __init__(self, chunks: AsyncIterator[bytes], parts: Parts) -> None:
+        self._chunks = chunks
+        self._parts = parts
+        self.sent_bytes = 0
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        chunk = await anext(self._chunks)
+        self.sent_bytes += len(chunk)
+        return chunk
+
+    async def aclose(self) -> None:
+        """Close the adapter's generator first: it may still be inside the model's."""
+        try:
+            await cast(AsyncGenerator[bytes], self._chunks).aclose()
+        finally:
+            await self._parts.aclose()
