@@ -1,0 +1,109 @@
+"""LIBSVM's sparse text: `[label] index:value ...`, a row a line.
+
+A blank line is a row of zeros, `#` starts a comment, a line of only a comment is none. An index that is left out is 0.
+Source: sagemaker-xgboost-container (encoder.py, serve_utils.py); LIBSVM's README.
+"""
+
+import io
+import re
+from array import array
+from typing import Any, Literal
+
+import numpy as np
+
+from adapters._cast import cast
+from adapters._cells import cell_type, is_number
+from adapters._excerpt import excerpt
+from adapters._rowspec import RowSpec
+from gateway.errors import InvalidTensor, MalformedBody
+from gateway.types import Tensor
+
+FirstIndex = Literal["auto", 0, 1]
+"""The index of the first column. "auto": 1 if no row of the payload uses 0, which is what XGBoost's container does."""
+
+_INDEX = re.compile(r"[0-9]{1,18}")
+
+
+def decode_libsvm(body: bytes, spec: RowSpec, first_index: FirstIndex = "auto") -> Tensor:
+    """The body's rows as `[rows, width]`; labels are dropped.
+
+    Raises MalformedBody, InvalidTensor and BodyTooLarge, whose texts count lines from 1.
+    """
+    if spec.dtype.kind == "O":
+        raise InvalidTensor("the body holds numbers, the model takes text")
+    pairs = _Pairs(spec)
+    pairs.read(body)
+    if not pairs.indices:
+        raise MalformedBody("the body has no index:value pairs")
+    return pairs.dense(first_index)
+
+
+class _Pairs:
+    """The pairs of all rows, in flat arrays: a body may hold millions."""
+
+    def __init__(self, spec: RowSpec) -> None:
+        self.spec = spec
+        self.lines = array("q")
+        """The number of each row's line."""
+        self.counts = array("q")
+        self.indices = array("q")
+        self.values: list[Any] | array[float] = array("d") if spec.dtype.kind == "f" else []
+        self.parse, self.noun = cell_type(spec.dtype)
+
+    def read(self, body: bytes) -> None:
+        """Take all rows of the body."""
+        body = body.removeprefix(b"\xef\xbb\xbf").rstrip()
+        for line, data in enumerate(io.BytesIO(body), 1):
+            text, comment, _ = data.partition(b"#")
+            text = text.strip()
+            if not text and (comment or not self.lines):
+                continue  # a line of comment, or blank ones before the first row
+            try:
+                self._add(text.decode("ascii"), line)
+            except UnicodeDecodeError:
+                raise MalformedBody(f"line {line}: {excerpt(text)} is not ASCII") from None
+
+    def _add(self, text: str, line: int) -> None:
+        count = text.count(":")
+        if self.spec.width is not None and count > self.spec.width:
+            raise InvalidTensor(f"line {line}: {count} values, expected at most {self.spec.width}")
+        self.lines.append(line)
+        self.spec.check_budget(len(self.lines), self.spec.width or 1)
+        label, *rest = text.split() or [""]
+        if ":" in label:
+            rest = [label, *rest]
+        elif label and not is_number(label):
+            raise MalformedBody(f"line {line}: the label {excerpt(label)} is not a number")
+        indices = [self._pair(token, line) for token in rest]
+        if len(set(indices)) < len(indices):
+            raise InvalidTensor(f"line {line}: an index occurs twice")
+        self.indices.extend(indices)
+        self.counts.append(len(indices))
+
+    def _pair(self, token: str, line: int) -> int:
+        """The index of a pair, whose value is taken."""
+        index, _, value = token.partition(":")
+        if not _INDEX.fullmatch(index) or not value:
+            raise MalformedBody(f"line {line}: {excerpt(token)} is not index:value")
+        try:
+            self.values.append(self.parse(value))
+        except ValueError:
+            raise MalformedBody(f"line {line}: {excerpt(value)} is not {self.noun}") from None
+        return int(index)
+
+    def dense(self, first_index: FirstIndex) -> Tensor:
+        """All rows, with zeros where no value was given."""
+        indices = np.array(self.indices)
+        first = first_index if first_index != "auto" else int(indices.min() >= 1)
+        width = self.spec.width if self.spec.width is not None else max(int(indices.max()) - first + 1, 1)
+        self.spec.check_budget(len(self.lines), width)
+        rows = np.repeat(np.arange(len(self.lines)), np.array(self.counts))
+        wrong = (indices < first) | (indices >= first + width)
+        if wrong.any():
+            place = int(np.argmax(wrong))
+            line, index = self.lines[int(rows[place])], indices[place]
+            raise InvalidTensor(f"line {line}: index {index} is not from {first} to {first + width - 1}")
+        dense = np.zeros((len(self.lines), width), self.spec.dtype)
+        floats = self.spec.dtype.kind == "f"
+        dense[rows, indices - first] = cast(np.array(self.values), self.spec.dtype) if floats else self.values
+        return dense

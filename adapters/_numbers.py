@@ -1,0 +1,72 @@
+"""Lines of comma-separated numbers to an array, at the speed of a JSON parser."""
+
+from typing import Any
+
+import numpy as np
+
+from adapters._rowspec import RowSpec
+from adapters._tensorjson import borrow
+from gateway.types import Tensor
+
+_ROW_ENDS: dict[str, tuple[str, str, bytes, float]] = {
+    "f": ("d", "f8", b"-1.5e-300", -1.5e-300),
+    "i": ("i", "i8", b"-9223372036854775807", -9223372036854775807),
+    "u": ("u", "u8", b"18446744073709551614", 18446744073709551614),
+}
+"""Kind of dtype -> simdjson's word for it, its dtype, and a number that stands for the end of a row: text and value."""
+
+
+MISSING = b"-2.5e-300"
+"""A number that may stand for NaN in a text that did not hold it before."""
+
+
+def parse_grid(text: bytes, columns: int, spec: RowSpec, missing: bool = False) -> Tensor | None:
+    """Rows between LFs, numbers between commas, as `[rows, columns]` of the wanted dtype.
+
+    With `missing`, every MISSING in the text is a NaN.
+
+    None means only that the fast way does not apply: a ragged row, an empty cell, a number that JSON would spell
+    otherwise or that the dtype cannot hold. The caller's slow way then finds out which.
+    """
+    # A bracket would open a nested array, and those are read as if they were flat.
+    if spec.dtype.kind not in _ROW_ENDS or b"[" in text or b"]" in text:
+        return None
+    rows = 1 + int(np.count_nonzero(np.frombuffer(text, np.uint8) == 10))
+    spec.check_budget(rows, columns)
+    kind, dtype, word, end = _ROW_ENDS[spec.dtype.kind]
+    # PERF: a number that marks each row's end survives a flat parse: twice as fast as to count the commas of each row.
+    values = _parse(b"[%b,%b]" % (text.replace(b"\n", b"," + word + b","), word), kind, dtype)
+    if values is None or values.size != rows * (columns + 1):
+        return None
+    ends = values == end
+    # As many ends as rows, one in each last place: so none of them is the client's own number.
+    if np.count_nonzero(ends) != rows or not ends[columns :: columns + 1].all():
+        return None
+    grid = _narrow(values.reshape(rows, columns + 1)[:, :columns], spec.dtype)
+    if grid is None or not missing:
+        return grid
+    gaps = values == float(MISSING)
+    if np.count_nonzero(gaps) != text.count(MISSING):
+        return None  # the client's own number, spelled otherwise
+    grid[gaps.reshape(rows, columns + 1)[:, :columns]] = np.nan
+    return grid
+
+
+def _parse(text: bytes, kind: str, dtype: str) -> Tensor | None:
+    def use(document: Any) -> Tensor | None:
+        try:
+            return np.frombuffer(document.as_buffer(of_type=kind), dtype)
+        except TypeError:
+            return None
+
+    return borrow(text, use)
+
+
+@np.errstate(over="ignore")
+def _narrow(grid: Tensor, dtype: np.dtype) -> Tensor | None:
+    """The grid as a contiguous array of `dtype`, floats beyond it as infinities; None if an integer does not fit."""
+    if dtype.kind in "iu" and dtype != grid.dtype:
+        info = np.iinfo(dtype)
+        if int(grid.min()) < info.min or int(grid.max()) > info.max:
+            return None
+    return grid.astype(dtype, order="C")
