@@ -12,6 +12,7 @@ GatewayError
     BodyTimeout               the body did not arrive in time
     ModelNotFound             no such service, model or version
       LabelNotFound           no such version label
+    ModelExists               a model of that name is loaded already
     SignatureNotFound         the model has no signature of that name
     Unauthenticated           no credential, or not a valid one
     Forbidden                 a valid credential, but not for this
@@ -20,6 +21,7 @@ GatewayError
     RateLimited
     NotReady                  known, but not serving yet
     DeadlineExceeded
+    OutOfMemory               no room to load or run the model
   BackendError                the model's or the server's fault
     InferenceFailed
     LoadFailed                a version could not be made ready
@@ -91,6 +93,10 @@ class LabelNotFound(ModelNotFound):
         self.label = label
 
 
+class ModelExists(RequestError):
+    """A model of that name is loaded already."""
+
+
 class SignatureNotFound(RequestError):
     """The model has no signature of this name."""
 
@@ -129,6 +135,10 @@ class NotReady(CapacityError):
 
 class DeadlineExceeded(CapacityError):
     """The answer could not come in time."""
+
+
+class OutOfMemory(CapacityError):
+    """No room to load or run the model."""
 
 
 class BackendError(GatewayError):

@@ -66,6 +66,63 @@ class Infer(Operation, frozen=True, kw_only=True):
     """Called when the model is unknown: raises what the protocol reports before that."""
 
 
+class Results(Struct, frozen=True):
+    """Where a deferred answer will lie, as the client is told."""
+
+    id: str
+    output: str
+    """URI of the answer's body."""
+    failure: str
+    """URI of the error's body, should it fail."""
+
+
+class Defer(Infer, frozen=True, kw_only=True):
+    """An inference that is answered at once and run later; its reply is written to the results folder."""
+
+    accepted: Callable[[Results, Call], Reply]
+    input_uri: Callable[[Call], str | None]
+    """Where the body lies if it is not in the call: a URI that the configuration maps to a folder."""
+    id: Callable[[Call], str | None]
+    """The caller's own name for the inference."""
+
+
+class LoadModel(Struct, frozen=True):
+    """Serve what lies at `url` under that name."""
+
+    name: str
+    url: str
+
+
+class UnloadModel(Struct, frozen=True):
+    """Stop serving a model that was loaded by LoadModel."""
+
+    name: str
+
+
+class ListModels(Struct, frozen=True):
+    """The models loaded by LoadModel; one, if named."""
+
+    name: str = ""
+
+
+class ManagedModel(Struct, frozen=True):
+    """A model that a client had loaded."""
+
+    name: str
+    url: str
+
+
+class Manage(Operation, frozen=True, kw_only=True):
+    """Models come and go by call; refused with Forbidden unless the configuration allows it.
+
+    Raises ModelNotFound, ModelExists, OutOfMemory, LoadFailed; Forbidden for a URL outside the allowed roots.
+    """
+
+    command: Callable[[Call], LoadModel | UnloadModel | ListModels]
+    encode: Callable[[list[ManagedModel], Call], Reply]
+    """Gets the models that the command was about, in the order of their names."""
+
+
 class Describe(Operation, frozen=True, kw_only=True):
     """A version's metadata."""
 
