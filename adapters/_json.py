@@ -21,9 +21,9 @@ _MACHINE_STEPS = 1_000_000
 """Values that the machine reads one by one before it gives up: about a second's work."""
 
 _SURROGATE = re.compile(
-    rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F]"
+    rb"\\\\u[dD]|\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F]"
 )
-"""An escaped surrogate that may have lost its partner."""
+"""An escaped surrogate that may have lost its partner, or what looks like one behind an escaped backslash."""
 
 
 def parse(body: bytes) -> Value:
@@ -38,8 +38,10 @@ def parse(body: bytes) -> Value:
             reason = f"JSON Parse error: {error.msg} at character: {error.pos}"
         except RecursionError:
             reason = "JSON Parse error: nested too deeply"
+        except UnicodeDecodeError as error:
+            reason = f"JSON Parse error: Invalid encoding in string. at offset: {error.start}"
         except ValueError:
-            pass  # not UTF-8, or a number that the machine must judge
+            pass  # a number that the machine must judge
     value = _read(body, 3 if body.startswith(b"\xef\xbb\xbf") else 0)
     if value is _UNFINISHED:
         raise MalformedBody(reason)

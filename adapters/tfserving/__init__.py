@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from msgspec import Struct
 
-from adapters._tensorjson import NonFinite, check_size
+from adapters._tensorjson import NonFinite
 from adapters.tfserving import answers, describe, errors, examples, metrics, predict, results
 from adapters.tfserving.body import parse_object, signature_name
 from gateway.errors import GatewayError, InvalidTensor
@@ -122,8 +122,7 @@ class TFServing:
         return predict.decode(call.body, metadata, self._limits)
 
     def _check_predict(self, call: Call) -> None:
-        check_size(call.body, self._limits.elements)
-        parse_object(call.body)
+        parse_object(call.body, self._limits)
 
     def _predictions(self, response: InferenceResponse, request: InferenceRequest, call: Call) -> Reply:
         write = answers.predictions if request.wire == predict.ROW else answers.columns

@@ -68,7 +68,8 @@ def _only(outputs: Outputs, non_finite: NonFinite) -> bytes:
 def _rows(name: str, tensor: Tensor) -> Any:
     if tensor.dtype.kind in "OUS":
         return texts(tensor, name.endswith(_BYTES_SUFFIX))
-    return np.ascontiguousarray(tensor)
+    # NOTE: 64-bit integers from ONNX Runtime are of C's long long, whose scalars orjson does not know.
+    return np.ascontiguousarray(tensor).view(np.dtype(tensor.dtype.name))
 
 
 def _check_rows(outputs: Outputs) -> None:

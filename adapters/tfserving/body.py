@@ -6,15 +6,22 @@ Source: TF Serving, tensorflow_serving/util/json_tensor.cc (ParseJson, FillSigna
 from typing import Any
 
 from adapters import _json
+from adapters._tensorjson import check_lists, check_size
 from adapters.tfserving.render import render
 from gateway.errors import InvalidTensor, MalformedBody
+from gateway.interfaces import DecodeLimits
 from gateway.types import DEFAULT_SIGNATURE
 
 SIGNATURE = "signature_name"
 
 
-def parse_object(body: bytes) -> dict[str, Any]:
-    """The body's JSON object, its signature's name checked to be a string. Raises MalformedBody or InvalidTensor."""
+def parse_object(body: bytes, limits: DecodeLimits) -> dict[str, Any]:
+    """The body's JSON object, its signature's name checked to be a string.
+
+    Raises MalformedBody, InvalidTensor or BodyTooLarge.
+    """
+    check_size(body, limits.elements)
+    check_lists(body, limits.elements)
     document = _json.parse(body)
     if not isinstance(document, dict):
         raise MalformedBody(f"JSON Value: {render(document)} Is not object")

@@ -15,6 +15,7 @@ from gateway.errors import (
     LabelNotFound,
     MalformedBody,
     MethodNotAllowed,
+    ModelExists,
     ModelNotFound,
     NotAcceptable,
     RateLimited,
@@ -42,6 +43,7 @@ STATUS: tuple[tuple[type[GatewayError], int], ...] = (
     (Forbidden, 403),
     (NotAcceptable, 406),
     (BodyTimeout, 408),
+    (ModelExists, 409),
     (BodyTooLarge, 413),
     (UnsupportedMedia, 415),
     (RequestError, 400),  # SPEC: also for unknown paths and wrong methods; TF Serving has no 404 or 405 for them

@@ -10,7 +10,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from adapters import _tensorjson
 from adapters.tfserving.body import ill_formed, parse_object
 from adapters.tfserving.render import declared, json_type
 from adapters.tfserving.values import B64, Fault, is_b64, tensor_of, unescape
@@ -27,8 +26,7 @@ _UINT64_MAX = 2**64 - 1
 
 def read_examples(body: bytes, limits: DecodeLimits) -> tuple[dict[str, Any], list[Features]]:
     """The body's object, and its examples with the context in each. Raises MalformedBody or InvalidTensor."""
-    _tensorjson.check_size(body, limits.elements)
-    document = parse_object(body)
+    document = parse_object(body, limits)
     context = _features(document["context"]) if "context" in document else {}
     if "examples" not in document:
         raise ill_formed(document, "When method is classify, key 'examples' is expected and was not found")

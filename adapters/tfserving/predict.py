@@ -82,11 +82,11 @@ def _read_numbers(body: bytes, metadata: ModelMetadata, document: Any) -> Infere
     tensors: dict[str, Tensor] = {}
     for label, spec in signature.inputs.items():
         array = value[label] if named else value
-        tensor = _tensorjson.numbers(array, spec.numpy_dtype) if isinstance(array, simdjson.Array) else None
+        tensor = _tensorjson.numbers(array, spec.numpy_dtype, body) if isinstance(array, simdjson.Array) else None
         if tensor is None:
             return None
         tensors[label] = tensor
-    if not _tensorjson.is_rectangular(body, list(tensors.values()), partial(_skeleton, document, tensors)):
+    if not _tensorjson.is_rectangular(body, [t.shape for t in tensors.values()], partial(_skeleton, document, tensors)):
         return None
     if wire == ROW:
         check_row_outputs(signature)
@@ -117,7 +117,7 @@ def _members(members: list[tuple[str, bytes]]) -> bytes:
 
 
 def _read_exactly(body: bytes, metadata: ModelMetadata, limits: DecodeLimits) -> InferenceRequest:
-    document = parse_object(body)
+    document = parse_object(body, limits)
     name = signature_name(document)
     signature = signature_of(name, metadata)
     # An input's spec carries the graph's own name for it; clients know the signature's.

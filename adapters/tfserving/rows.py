@@ -6,7 +6,7 @@ Source: TF Serving, tensorflow_serving/util/json_tensor.cc (FillTensorMapFromIns
 from typing import Any
 
 from adapters.tfserving.render import declared, expected, render
-from adapters.tfserving.values import Fault, is_b64, tensor_of
+from adapters.tfserving.values import MIXED_IMAGES, Fault, is_b64, tensor_of, try_tensor
 from gateway.errors import InvalidTensor
 from gateway.interfaces import DecodeLimits
 from gateway.types import Tensor, TensorSpec
@@ -25,13 +25,23 @@ def tensors_of(instances: list[Any], inputs: Inputs, limits: DecodeLimits) -> di
             "instances is a plain list, but expecting list of objects as multiple input tensors required as per "
             f"tensorinfo_map; {expected(inputs)}"
         )
+    tensors = _tensors(instances, named, inputs, limits)
+    if tensors is None:
+        raise _first_fault(instances, named, inputs, limits)
+    return tensors
+
+
+def _tensors(instances: list[Any], named: bool, inputs: Inputs, limits: DecodeLimits) -> dict[str, Tensor] | None:
     columns = _columns(instances, named, inputs)
-    if columns is not None:
-        try:
-            return {name: tensor_of(columns[name], spec, limits) for name, spec in inputs.items()}
-        except Fault as fault:
-            raise _first_fault(instances, named, inputs, limits, str(fault)) from None
-    raise _first_fault(instances, named, inputs, limits, "instances are not alike")
+    if columns is None:
+        return None
+    tensors: dict[str, Tensor] = {}
+    for name, spec in inputs.items():
+        tensor = try_tensor(columns[name], spec, limits)
+        if tensor is None:
+            return None
+        tensors[name] = tensor
+    return tensors
 
 
 def _is_named(element: Any) -> bool:
@@ -50,31 +60,20 @@ def _columns(instances: list[Any], named: bool, inputs: Inputs) -> dict[str, lis
     return {name: [element[name] for element in instances] for name in names}
 
 
-def _first_fault(
-    instances: list[Any], named: bool, inputs: Inputs, limits: DecodeLimits, fallback: str
-) -> InvalidTensor:
+def _first_fault(instances: list[Any], named: bool, inputs: Inputs, limits: DecodeLimits) -> InvalidTensor:
     """What TF Serving says, which looks at one element after the other."""
     seen: dict[str, Tensor] = {}
     for start in range(0, len(instances), _CHUNK):
         chunk = instances[start : start + _CHUNK]
-        if start and _continues(chunk, named, inputs, limits, seen):
+        tensors = _tensors(chunk, named, inputs, limits) if start else None
+        if tensors and all(tensor.shape[1:] == seen[name].shape for name, tensor in tensors.items()):
             continue
         for index, element in enumerate(chunk, start):
             error = _element_fault(element, index, named, inputs, limits, seen)
             if error is not None:
                 return error
-    return InvalidTensor(fallback)
-
-
-def _continues(chunk: list[Any], named: bool, inputs: Inputs, limits: DecodeLimits, seen: dict[str, Tensor]) -> bool:
-    """Whether all of the chunk is in order, and of the shapes seen so far."""
-    columns = _columns(chunk, named, inputs)
-    try:
-        return columns is not None and all(
-            tensor_of(columns[name], spec, limits).shape[1:] == seen[name].shape for name, spec in inputs.items()
-        )
-    except Fault:
-        return False
+    # Each element by itself is in order, but the list around them is one level too many.
+    return InvalidTensor(f"tensor parsing error: {', '.join(inputs)}; instances are nested too deeply")
 
 
 def _element_fault(
@@ -111,6 +110,8 @@ def _value_fault(value: Any, spec: TensorSpec, limits: DecodeLimits, seen: dict[
         place += "".join(f"[{index}]" for index in fault.path)
         return f"{fault.code}: {fault} (input {declared(spec)}, at {place})"
     first = seen.setdefault(spec.name, tensor)
+    if tensor.dtype != first.dtype:
+        return f"INVALID_ARGUMENT: {MIXED_IMAGES} (input {declared(spec)}, at {place})"
     if tensor.size != first.size:
         why = f"Expecting tensor size: {first.size} but got: {tensor.size}"
     elif tensor.shape != first.shape:
