@@ -59,14 +59,14 @@ class Pipeline:
         except RequestError as error:
             return self._refuse(error, head, trace)
         trace.protocol, trace.operation = route.protocol, route.name
-        call = Call(head.method, route.path, route.params, head.query, head.headers)
+        call = Call(head.method, route.path, route.params, head.query, head.headers, id=trace.id)
         try:
             opened = self._auth.opened(call)
             if not isinstance(route.operation, Ready):
                 self._auth.admit_any(call, opened, self._directory.reachable(route, call))
             body.check_length(call)
             payload = await body.read(call, ignores_unknown_codings=route.adapter.ignores_unknown_codings)
-            call = Call(head.method, route.path, route.params, head.query, head.headers, payload)
+            call = Call(head.method, route.path, route.params, head.query, head.headers, payload, trace.id)
             return await self._operate(Admitted(route, call, opened, trace))
         except GatewayError as error:
             if isinstance(error, BackendError):

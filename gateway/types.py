@@ -133,6 +133,8 @@ class Call(Struct, frozen=True):
     """Names in lower case."""
     body: bytes = b""
     """Whole, with any content coding already undone."""
+    id: str = ""
+    """The request's id in the log and in X-Request-Id."""
 
     def header(self, name: bytes) -> str | None:
         """The first header of that lower-case name."""
