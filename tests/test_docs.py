@@ -17,6 +17,7 @@ from gateway import config, plugins
 from gateway.cli import main
 from gateway.interfaces import SignatureConfig
 from gateway.observe import AccessLine, Observer
+from gateway.types import ResponseForm
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "configs" / "models" / "README.md"]
@@ -30,6 +31,7 @@ TABLES: dict[str, type[msgspec.Struct]] = {
     "Keys": config.Secret,
     "`model.toml`": config.ModelConfig,
     "`[signatures.NAME]`": SignatureConfig,
+    "`[response]`": ResponseForm,
 }
 """Heading in docs/configuration.md -> the Struct whose keys stand in the table below it."""
 

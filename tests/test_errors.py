@@ -72,7 +72,7 @@ def test_blame_is_right(name: str, error: type[GatewayError]) -> None:
     if issubclass(error, RequestError):
         assert 400 <= status < 500
     elif issubclass(error, CapacityError):
-        assert status in (429, 503, 504)
+        assert status in (429, 503, 504, 507)
     else:
         assert 500 <= status < 600
 
