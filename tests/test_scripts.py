@@ -13,7 +13,7 @@ from packaging.markers import Marker
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parent.parent
-SCRIPTS = sorted(path for path in [*(ROOT / "scripts").iterdir(), ROOT / ".ci" / "run"] if path.is_file() and not path.suffix)
+SCRIPTS = [ROOT / ".ci" / "run", *sorted(path for path in (ROOT / "scripts").glob("[a-z]*") if not path.suffix)]
 LOCKS = ["build", "runtime", "test", "cuda"]
 
 NOTE_TAKER = """#!/bin/bash
