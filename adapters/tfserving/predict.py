@@ -34,7 +34,7 @@ def decode(body: bytes, metadata: ModelMetadata, limits: DecodeLimits) -> Infere
     request = _tensorjson.borrow(body, partial(_read_numbers, body, metadata))
     if request is None:
         return _read_exactly(body, metadata, limits)
-    if sum(tensor.size for tensor in request.inputs.values()) > limits.elements:
+    if len(body) > limits.elements and sum(tensor.size for tensor in request.inputs.values()) > limits.elements:
         raise _tensorjson.too_many(limits.elements)
     return request
 
