@@ -22,7 +22,7 @@ from adapters._cells import cell_type, is_number
 from adapters._excerpt import excerpt
 from adapters._numbers import MISSING, parse_grid
 from adapters._rowspec import RowSpec
-from adapters._tensorjson import dump
+from adapters._tensorjson import dump, is_finite
 from gateway.errors import BodyTooLarge, InvalidTensor, MalformedBody
 from gateway.types import Tensor
 
@@ -39,10 +39,13 @@ def decode_csv(body: bytes, spec: RowSpec, label_size: int = 0) -> Tensor:
     Raises MalformedBody, InvalidTensor and BodyTooLarge; rows, columns and lines are counted from 1, and a line is
     named where blank lines make it differ from the row.
     """
-    text = body.removeprefix(_BOM).strip()
+    text = body.removeprefix(_BOM)
+    if b"\r" in text:
+        text = text.replace(b"\r\n", b"\n")
+    text = text.strip(b" \t\n")
     if not text:
         raise MalformedBody("the body has no rows")
-    if spec.dtype.kind != "O" and b'"' not in text:
+    if spec.dtype.kind != "O" and b'"' not in text and b"\r" not in text:
         columns = text.partition(b"\n")[0].count(b",") + 1
         if columns <= label_size:
             raise _no_features(label_size, columns)
@@ -62,8 +65,6 @@ def _without_gaps(text: bytes) -> bytes:
     PERF: missing values are what CSV is used for: four times as fast as cell by cell. numpy finds pairs of bytes
     several times faster than bytes.replace does.
     """
-    if b"\r" in text:
-        text = text.replace(b"\r\n", b"\n")
     codes = np.frombuffer(b"\n%b\n" % text, np.uint8)
     line_ends = codes == _LF
     blank = line_ends[1:] & line_ends[:-1]
@@ -126,7 +127,7 @@ class _CellReader:
             count = line.count(",") + 1
             if count > self.spec.limits.elements:
                 raise BodyTooLarge(f"line {number}: over the limit of {self.spec.limits.elements} values")
-            if not self.text and self.columns is not None and count > self.columns:
+            if not self.text and self.columns is not None and count > self.columns and "\r" not in line.rstrip():
                 self.rows += 1
                 self._check_columns(count, number)
             yield "\n" if not self.text and line.isspace() else line
@@ -190,13 +191,14 @@ def _numeric_lines(output: Tensor) -> bytes:
     if not output.size:
         return b""
     text = dump(output.reshape(len(output), -1))[2:-2].replace(b"],[", b"\n")
-    return text.replace(b"NaN", b"nan").replace(b"Infinity", b"inf") if output.dtype.kind == "f" else text
+    return text if is_finite(output) else text.replace(b"NaN", b"nan").replace(b"Infinity", b"inf")
 
 
 def _text_lines(output: Tensor) -> list[bytes]:
     lines = _Sink()
-    csv.writer(lines, lineterminator="\n").writerows(map(_cells, output.reshape(len(output), -1)))
-    return [line[:-1].encode("utf-8", "surrogatepass") for line in lines]
+    # NOTE: csv.writer quotes a cell for the bytes that end a line, and readers stumble on a bare CR too.
+    csv.writer(lines, lineterminator="\r\n").writerows(map(_cells, output.reshape(len(output), -1)))
+    return [line[:-2].encode("utf-8", "surrogatepass") for line in lines]
 
 
 class _Sink(list[str]):

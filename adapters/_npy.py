@@ -25,7 +25,7 @@ _MAGIC = b"\x93NUMPY"
 _HEADER_MOST = 10_000
 _DESCR = re.compile(rb"'descr'\s*:\s*'([<>|=]?)([a-zA-Z])([0-9]{0,6})'")
 _FORTRAN = re.compile(rb"'fortran_order'\s*:\s*(True|False)")
-_SHAPE = re.compile(rb"'shape'\s*:\s*\(((?:\s*+[0-9]{1,19}+L?+\s*+,?+)*+)\)")
+_SHAPE = re.compile(rb"'shape'\s*:\s*\(((?:\s*+[0-9]{1,19}+(?![0-9])L?+\s*+,?+)*+)\)")
 _AXES = 32
 
 _MEMBERS = 32

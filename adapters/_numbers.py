@@ -8,13 +8,15 @@ from adapters._rowspec import RowSpec
 from adapters._tensorjson import borrow
 from gateway.types import Tensor
 
-_ROW_ENDS: dict[str, tuple[str, str, bytes, float]] = {
-    "f": ("d", "f8", b"-1.5e-300", -1.5e-300),
-    "i": ("i", "i8", b"-9223372036854775807", -9223372036854775807),
-    "u": ("u", "u8", b"18446744073709551614", 18446744073709551614),
-}
-"""Kind of dtype -> simdjson's word for it, its dtype, and a number that stands for the end of a row: text and value."""
+_BUFFERS = {"f": ("d", "f8"), "i": ("i", "i8"), "u": ("u", "u8")}
+"""Kind of dtype -> the widest of the kind, for simdjson and for numpy."""
 
+_ROW_ENDS: dict[str, tuple[bytes, float]] = {
+    "f": (b"-1.5e-300", -1.5e-300),
+    "i": (b"-9223372036854775807", -9223372036854775807),
+    "u": (b"18446744073709551614", 18446744073709551614),
+}
+"""Kind of dtype -> a number that stands for the end of a row: text and value."""
 
 MISSING = b"-2.5e-300"
 """A number that may stand for NaN in a text that did not hold it before."""
@@ -33,9 +35,9 @@ def parse_grid(text: bytes, columns: int, spec: RowSpec, missing: bool = False) 
         return None
     rows = 1 + int(np.count_nonzero(np.frombuffer(text, np.uint8) == 10))
     spec.check_budget(rows, columns)
-    kind, dtype, word, end = _ROW_ENDS[spec.dtype.kind]
+    word, end = _ROW_ENDS[spec.dtype.kind]
     # PERF: a number that marks each row's end survives a flat parse: twice as fast as to count the commas of each row.
-    values = _parse(b"[%b,%b]" % (text.replace(b"\n", b"," + word + b","), word), kind, dtype)
+    values = parse_flat(b"%b,%b" % (text.replace(b"\n", b"," + word + b","), word), spec.dtype)
     if values is None or values.size != rows * (columns + 1):
         return None
     ends = values == end
@@ -52,14 +54,17 @@ def parse_grid(text: bytes, columns: int, spec: RowSpec, missing: bool = False) 
     return grid
 
 
-def _parse(text: bytes, kind: str, dtype: str) -> Tensor | None:
+def parse_flat(text: bytes, dtype: np.dtype) -> Tensor | None:
+    """Numbers between commas, in the widest dtype of the kind; None if one is no JSON, or not of the kind."""
+    kind, wide = _BUFFERS[dtype.kind]
+
     def use(document: Any) -> Tensor | None:
         try:
-            return np.frombuffer(document.as_buffer(of_type=kind), dtype)
+            return np.frombuffer(document.as_buffer(of_type=kind), wide)
         except TypeError:
             return None
 
-    return borrow(text, use)
+    return borrow(b"[%b]" % text, use)
 
 
 @np.errstate(over="ignore")

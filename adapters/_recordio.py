@@ -65,29 +65,40 @@ def decode_recordio(body: bytes, specs: Mapping[str, RowSpec]) -> Records:
         raise MalformedBody("the body has no records")
     if len(specs) == 1:
         [(name, spec)] = specs.items()
-        tensor = _decode_alike(body, name, spec)
-        if tensor is not None:
-            return Records({name: tensor})
+        records = _decode_alike(body, name, spec) or _decode_similar(body, name, spec)
+        if records is not None:
+            return records
     columns = {name: _Column(name, spec) for name, spec in specs.items()}
-    uids: list[str | None] = []
-    metadata: list[str | None] = []
     most = max(_VALUE_BYTES * _budget(spec) for spec in specs.values()) * len(specs) + _OTHER_BYTES
+    notes = _Notes()
     for number, parts in enumerate(split_frames(body), 1):
         if sum(map(len, parts)) > most:
             raise BodyTooLarge(f"record {number}: {sum(map(len, parts))} bytes, over the limit of {most}")
-        try:
-            record = _parse(parts, number)
-            for column in columns.values():
-                column.add(record.features, number)
-            uids.append(record.uid if record.HasField("uid") else None)
-            metadata.append(record.metadata if record.HasField("metadata") else None)
-        except UnicodeDecodeError:
-            raise MalformedBody(f"record {number}: a text is not UTF-8") from None
-    return Records(
-        {name: column.tensor() for name, column in columns.items()},
-        uids if any(uid is not None for uid in uids) else None,
-        metadata if any(text is not None for text in metadata) else None,
-    )
+        record = _parse(parts, number)
+        for column in columns.values():
+            column.add(record.features, number)
+        notes.add(record, number)
+    return notes.beside({name: column.tensor() for name, column in columns.items()})
+
+
+class _Notes:
+    """What the records say beside their features."""
+
+    def __init__(self) -> None:
+        self.uids: list[str | None] = []
+        self.metadata: list[str | None] = []
+
+    def add(self, record: Any, number: int) -> None:
+        uid = record.uid if record.HasField("uid") else None
+        metadata = record.metadata if record.HasField("metadata") else None
+        if isinstance(uid, bytes) or isinstance(metadata, bytes):  # which is how upb gives what is not UTF-8
+            raise MalformedBody(f"record {number}: its uid or metadata is not UTF-8")
+        self.uids.append(uid)
+        self.metadata.append(metadata)
+
+    def beside(self, features: dict[str, Tensor]) -> Records:
+        uids = self.uids if any(uid is not None for uid in self.uids) else None
+        return Records(features, uids, self.metadata if any(text is not None for text in self.metadata) else None)
 
 
 def _budget(spec: RowSpec) -> int:
@@ -99,7 +110,7 @@ def _budget(spec: RowSpec) -> int:
 
 def split_frames(body: bytes) -> Iterator[list[bytes]]:
     """The parts of each record. Lengths are trusted and the magic is never searched for: writers do not escape it."""
-    if not body.startswith(MAGIC) and body[:1] in _FIELD_TAGS:
+    if body and body[0] in _FIELD_TAGS and not body.startswith(MAGIC):
         yield [body]
         return
     parts: list[bytes] = []
@@ -145,15 +156,18 @@ def _parse(parts: list[bytes], number: int) -> Any:
 # Records that are all alike...
 
 
-def _decode_alike(body: bytes, name: str, spec: RowSpec) -> Tensor | None:
+def _decode_alike(body: bytes, name: str, spec: RowSpec) -> Records | None:
     """All records in one step if they are dense, packed and of one length; None if not.
 
     PERF: 1,000 records of 30 values in 1 % of the time that protobuf takes row by row.
     """
-    layout = _dense_layout(body, name) if spec.dtype.kind != "O" else None
-    if layout is None:
+    if spec.dtype.kind == "O" or body[:4] != MAGIC or len(body) < HEADER_BYTES:
         return None
-    start, end, dtype = layout
+    end = HEADER_BYTES + int.from_bytes(body[4:HEADER_BYTES], "little")
+    layout = _dense_layout(body, HEADER_BYTES, name)
+    if layout is None or layout[1] != end:
+        return None
+    start, _, dtype = layout
     stride = end + -end % 4
     if len(body) % stride == end % stride:
         body += bytes(stride - end)  # the last padding is missing
@@ -165,23 +179,54 @@ def _decode_alike(body: bytes, name: str, spec: RowSpec) -> Tensor | None:
     width = (end - start) // dtype.itemsize
     spec.check_width(width, "record 1", "values")
     spec.check_budget(len(frames), width)
-    return cast(np.ascontiguousarray(frames[:, start:end]).view(dtype), spec.dtype, "record")
+    values = np.ascontiguousarray(frames[:, start:end]).view(dtype)
+    return Records({name: cast(values, spec.dtype, "record")})
 
 
-def _dense_layout(body: bytes, name: str) -> tuple[int, int, np.dtype] | None:
-    """Where the first frame's values start and end, if they are all that it holds."""
-    if body[:4] != MAGIC or len(body) < HEADER_BYTES:
+def _decode_similar(body: bytes, name: str, spec: RowSpec) -> Records | None:
+    """Records that begin alike, and say more behind their values, such as a uid; None for any other.
+
+    PERF: protobuf reads only what is behind the values, which is twice as fast as all.
+    """
+    layout, head = None, b""
+    values: list[bytes] = []
+    notes = _Notes()
+    for number, [payload, *more] in enumerate(split_frames(body), 1):
+        layout = layout or _dense_layout(payload, 0, name)
+        if layout is None or more or spec.dtype.kind == "O":
+            return None
+        start, end, dtype = layout
+        head = head or payload[:start]
+        # The head holds all lengths: whoever has it has as many values.
+        if not payload.startswith(head) or not 0 <= len(payload) - end <= _OTHER_BYTES:
+            return None
+        rest = _parse([payload[end:]], number)
+        if rest.features:
+            return None  # a second value under the same name, which would win
+        values.append(payload[start:end])
+        width = (end - start) // dtype.itemsize
+        spec.check_width(width, "record 1", "values")
+        spec.check_budget(number, width)
+        notes.add(rest, number)
+    if layout is None:
         return None
-    end = HEADER_BYTES + int.from_bytes(body[4:HEADER_BYTES], "little")
-    match = _dense_header(name).match(body, HEADER_BYTES)
-    if match is None or match.end() >= end or end > len(body):
+    table = np.frombuffer(b"".join(values), layout[2]).reshape(len(values), -1)
+    return notes.beside({name: cast(table, spec.dtype, "record")})
+
+
+def _dense_layout(data: bytes, at: int, name: str) -> tuple[int, int, np.dtype] | None:
+    """Where the values of the record at `at` start and end, if its first field is the feature and holds only them."""
+    match = _dense_header(name).match(data, at)
+    if match is None:
         return None
-    # Each length must reach just to the record's end: then nothing but the values follows.
-    for group in (1, 2, 4, 5):
+    end = match.end() + _varint(match[5])
+    # Each length must reach just to the values' end: then there is neither a key nor a shape.
+    for group in (1, 2, 4):
         if match.end(group) + _varint(match[group]) != end:
             return None
     dtype = _PACKED[match[3]]
-    return (match.end(), end, dtype) if (end - match.end()) % dtype.itemsize == 0 else None
+    size = end - match.end()
+    return (match.end(), end, dtype) if size > 0 and end <= len(data) and size % dtype.itemsize == 0 else None
 
 
 @lru_cache(64)
@@ -194,6 +239,7 @@ def _dense_header(name: str) -> re.Pattern[bytes]:
 
 
 def _varint(data: bytes) -> int:
+    """The number that the bytes of a varint stand for."""
     return sum((byte & 0x7F) << 7 * place for place, byte in enumerate(data[:10]))
 
 
@@ -215,7 +261,7 @@ class _Column:
         """Take the feature of record `number`."""
         place = f"record {number}"
         if self.name not in features:
-            known = ", ".join(excerpt(key) for key in sorted(features)[:4]) or "none"
+            known = ", ".join(sorted(map(excerpt, features))[:4]) or "none"
             raise InvalidTensor(f"{place}: no feature {excerpt(self.name)}; there is {known}")
         value = features[self.name]
         kind = value.WhichOneof("value")

@@ -44,6 +44,8 @@ def _csc(parts: Mapping[str, Tensor], rows: int, columns: int) -> Cells:
 
 def _coo(parts: Mapping[str, Tensor], rows: int, columns: int) -> Cells:
     if "coords" in parts:
+        if parts["coords"].ndim != 2 or len(parts["coords"]) != 2:
+            raise MalformedBody("the sparse matrix's coords are no pairs")
         row, column = _indices(parts, "coords").reshape(2, -1)
         return row, column, parts["data"].ravel()
     return _indices(parts, "row"), _indices(parts, "col"), parts["data"].ravel()
