@@ -66,9 +66,11 @@ def status_of(error: GatewayError) -> int:
 
 
 def body_of(error: GatewayError, call: Call) -> bytes:
-    """`{"error": text}`."""
-    text = text_of(error, call).encode("utf-8", "replace").decode()
-    return orjson.dumps({"error": text})
+    """`{"error": text}`; for an unknown model also a hint, as TF Serving's words for it are matched by clients."""
+    body = {"error": text_of(error, call)}
+    if isinstance(error, ModelNotFound) and error.model and not isinstance(error, LabelNotFound):
+        body["hint"] = str(error)
+    return orjson.dumps({name: text.encode("utf-8", "replace").decode() for name, text in body.items()})
 
 
 def text_of(error: GatewayError, call: Call) -> str:
@@ -91,7 +93,7 @@ def headers_of(error: GatewayError) -> tuple[tuple[str, str], ...]:
     if isinstance(error, MethodNotAllowed) and error.allowed:
         return (("Allow", ", ".join(error.allowed)),)
     if isinstance(error, Unauthenticated):
-        return (("WWW-Authenticate", 'Bearer realm="tensorgate"'),)
+        return (("WWW-Authenticate", 'APPCODE realm="tensorgate", Bearer realm="tensorgate"'),)
     if isinstance(error, CapacityError) and error.retry_after is not None:
         return (("Retry-After", str(max(1, ceil(error.retry_after)))),)
     return ()

@@ -113,6 +113,15 @@ def test_what_is_claimed(path: str, claim: int) -> None:
 # Errors...
 
 
+def test_an_unknown_model_comes_with_a_hint() -> None:
+    """TF Serving's text stays as clients match it; what helps stands beside it."""
+    error = errors.ModelNotFound("there is no service 'm'; there are: n", "m")
+    assert json.loads(ADAPTER.encode_error(error, CALL).body) == {
+        "error": "Servable not found for request: Latest(m)",
+        "hint": "there is no service 'm'; there are: n",
+    }
+
+
 @pytest.mark.parametrize(
     ("error", "status", "text"),
     [
@@ -133,7 +142,7 @@ def test_what_is_claimed(path: str, claim: int) -> None:
 def test_errors_in_tf_servings_words(error: GatewayError, status: int, text: str) -> None:
     """The texts that clients of TF Serving look for."""
     reply = ADAPTER.encode_error(error, CALL)
-    assert (reply.status, json.loads(reply.body)) == (status, {"error": text})
+    assert (reply.status, json.loads(reply.body)["error"]) == (status, text)
     assert reply.media_type == "application/json"
 
 
@@ -141,7 +150,7 @@ def test_errors_in_tf_servings_words(error: GatewayError, status: int, text: str
     ("error", "headers"),
     [
         (errors.MethodNotAllowed("text", ["GET", "HEAD"]), (("Allow", "GET, HEAD"),)),
-        (errors.Unauthenticated("text"), (("WWW-Authenticate", 'Bearer realm="tensorgate"'),)),
+        (errors.Unauthenticated("text"), (("WWW-Authenticate", 'APPCODE realm="tensorgate", Bearer realm="tensorgate"'),)),
         (errors.RateLimited("text", 1.2), (("Retry-After", "2"),)),
         (errors.Overloaded("text", 0.01), (("Retry-After", "1"),)),
         (errors.NotReady("text"), ()),
