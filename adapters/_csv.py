@@ -18,7 +18,7 @@ import numpy as np
 import pybase64
 
 from adapters._cast import cast
-from adapters._cells import cell_type, is_number
+from adapters._cells import cell_type
 from adapters._excerpt import excerpt
 from adapters._numbers import MISSING, parse_grid
 from adapters._rowspec import RowSpec
@@ -156,7 +156,7 @@ class _CellReader:
             return self.parse(cells[column])
         except ValueError:
             place = f"{self._place(line)}, column {column + self.label_size + 1}"
-            header = self.rows == 1 and not any(map(is_number, cells))
+            header = self.rows == 1 and all(cell.lstrip()[:1].isalpha() for cell in cells)
             hint = "; a header row is not allowed" if header else ""
             raise MalformedBody(f"{place}: {excerpt(cells[column])} is not {self.noun}{hint}") from None
 

@@ -188,7 +188,7 @@ def _decode_similar(body: bytes, name: str, spec: RowSpec) -> Records | None:
 
     PERF: protobuf reads only what is behind the values, which is twice as fast as all.
     """
-    layout, head = None, b""
+    layout, head, dtype = None, b"", np.dtype("<f4")
     values: list[bytes] = []
     notes = _Notes()
     for number, [payload, *more] in enumerate(split_frames(body), 1):
@@ -208,9 +208,7 @@ def _decode_similar(body: bytes, name: str, spec: RowSpec) -> Records | None:
         spec.check_width(width, "record 1", "values")
         spec.check_budget(number, width)
         notes.add(rest, number)
-    if layout is None:
-        return None
-    table = np.frombuffer(b"".join(values), layout[2]).reshape(len(values), -1)
+    table = np.frombuffer(b"".join(values), dtype).reshape(len(values), -1)
     return notes.beside({name: cast(table, spec.dtype, "record")})
 
 

@@ -166,6 +166,23 @@ def test_integers_refused(body: bytes, text: str) -> None:
     assert text == str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "body", "text"),
+    [
+        ("int8", b"300", "row 1, column 1: '300' is not an integer of int8"),
+        ("int8", b"1_0", "row 1, column 1: '1_0' is not an integer of int8"),
+        ("bool", b"2", "row 1, column 1: '2' is not a bool"),
+        ("float32", b"1\n\n[2]", "row 2 (line 3), column 1: '[2]' is not a number"),
+        ("float32", b"\x0b", "the body has no rows"),
+    ],
+)
+def test_other_dtypes_refused(dtype: str, body: bytes, text: str) -> None:
+    """Each dtype has its own range and its own words."""
+    with pytest.raises(MalformedBody) as caught:
+        decode_csv(body, RowSpec(np.dtype(dtype), 1))
+    assert text == str(caught.value)
+
+
 def test_label_only() -> None:
     """Rows without a feature are refused."""
     for body in (b"1", b'"1"'):
@@ -187,6 +204,12 @@ def test_budget(body: bytes) -> None:
         decode_csv(body, RowSpec(np.dtype(np.float32), None, DecodeLimits(elements=5)))
 
 
+def test_budget_of_texts() -> None:
+    """A line of more cells than the limit is refused before they are cut."""
+    with pytest.raises(BodyTooLarge, match=r"^line 2: over the limit of 5 values$"):
+        decode_csv(b"a\n" + b"," * 9, RowSpec(np.dtype(object), None, DecodeLimits(elements=5)))
+
+
 @pytest.mark.parametrize(
     ("outputs", "expected"),
     [
@@ -202,6 +225,7 @@ def test_budget(body: bytes) -> None:
         ([np.array([b"text", b"\xff"], object)], b"text\n/w==\n"),
         ([np.array([True, False])], b"true\nfalse\n"),
         ([np.zeros((0, 3), np.float32)], b""),
+        ([np.zeros((2, 0), np.float32)], b""),
         ([np.zeros((0,), object), np.zeros((0, 2))], b""),
         ([np.asfortranarray(np.int32([[1, 2], [3, 4]]))], b"1,2\n3,4\n"),
     ],

@@ -20,6 +20,7 @@ OFFERS = ("application/json", "application/jsonlines", "text/csv", "application/
         ("text/csv; Header=Absent; x", MediaType("text/csv", {"header": "Absent", "x": ""})),
         ('text/csv; a="x;,\\"y"; b=2', MediaType("text/csv", {"a": 'x;,"y', "b": "2"})),
         ('text/csv; a="never closed; b=2', MediaType("text/csv", {"a": "never closed; b=2"})),
+        ("text/csv;=1;; b", MediaType("text/csv", {"b": ""})),
         ("text/csv; a=1; a=2", MediaType("text/csv", {"a": "1"})),
         ("application/vnd.amazon.eventstream", MediaType("application/vnd.amazon.eventstream")),
     ],

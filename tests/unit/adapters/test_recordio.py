@@ -121,6 +121,13 @@ def test_free_width() -> None:
         decode(framed(record(values=[1, 2]), record(values=[1, 2, 3])), RowSpec(np.dtype(np.float32)))
 
 
+def test_long_name() -> None:
+    """A feature's name may be of any length."""
+    name = "n" * 200
+    body = framed(record(key=name, values=ROW), record(key=name, values=OTHER))
+    assert decode_recordio(body, {name: FLOATS}).features[name].tolist() == [ROW, OTHER]
+
+
 def test_several_features() -> None:
     """A model of several inputs finds each under its name."""
     made = record(key="a", values=[1, 2])
