@@ -1,0 +1,175 @@
+"""What an answer is called: the response forms of SageMaker's algorithms, made from a model's own outputs.
+
+Source: Amazon SageMaker developer guide, the "inference formats" page of each algorithm; sagemaker-xgboost-container.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from gateway.errors import InferenceFailed
+from gateway.types import ResponseForm, Tensor
+
+Outputs = dict[str, Tensor]
+
+
+class View(Struct, frozen=True):
+    """An answer, ready to be written: its first dimension runs over the records."""
+
+    columns: Outputs
+    top: str = "predictions"
+    """The key above the records in a JSON document; without one the document is the bare values."""
+    one: bool = False
+    """A bare document of one record is that record alone."""
+
+
+def view(outputs: Mapping[str, Tensor], form: ResponseForm, rows: int, verbose: bool) -> View:
+    """The outputs under the names of the form. Raises InferenceFailed where the model has not what the form needs."""
+    renamed = {form.names.get(name, name): tensor for name, tensor in _by_record(outputs, rows).items()}
+    if form.form in ("predictions", "custom"):
+        hidden = set() if verbose or form.form == "predictions" else renamed.keys() - set(form.names.values())
+        return View({name: tensor for name, tensor in renamed.items() if name not in hidden})
+    if form.form == "bare":
+        return View(renamed, top="")
+    rule = _RULES.get(form.form)
+    if rule is None:
+        known = ", ".join(sorted({"predictions", "custom", "bare", *_RULES}))
+        raise InferenceFailed(f"response.form: {form.form!r} is unknown; there are: {known}")
+    picked = _Picker(form.form, renamed)
+    made = rule.columns(picked)
+    extra = picked.rest() if verbose else {}
+    return View({**made, **extra}, rule.top, rule.one)
+
+
+def _by_record(outputs: Mapping[str, Tensor], rows: int) -> Outputs:
+    """SPEC: an answer that has no row for each record of the request is one record."""
+    if all(tensor.ndim and len(tensor) == rows for tensor in outputs.values()):
+        return dict(outputs)
+    lengths = {len(tensor) if tensor.ndim else -1 for tensor in outputs.values()}
+    if len(lengths) == 1 and lengths != {-1}:
+        return dict(outputs)
+    return {name: tensor[np.newaxis] for name, tensor in outputs.items()}
+
+
+# Picking outputs...
+
+
+class _Picker:
+    """Finds the outputs that a form needs: by name, else by what they hold."""
+
+    def __init__(self, form: str, outputs: Outputs) -> None:
+        self.form = form
+        self.left = dict(outputs)
+        self.names = ", ".join(outputs)
+
+    def take(self, name: str, fits: Callable[[Tensor], bool]) -> Tensor | None:
+        """The output of that name, else the first that fits, if there is one."""
+        found = name if name in self.left else next((key for key, tensor in self.left.items() if fits(tensor)), None)
+        return None if found is None else self.left.pop(found)
+
+    def need(self, name: str, fits: Callable[[Tensor], bool]) -> Tensor:
+        """The same; raises InferenceFailed if there is none."""
+        found = self.take(name, fits)
+        if found is None:
+            raise InferenceFailed(
+                f"response.form: {self.form} needs an output for {name}, and the model's are: {self.names}"
+            )
+        return found
+
+    def rest(self) -> Outputs:
+        """What the form did not use."""
+        return self.left
+
+
+def _is_float(tensor: Tensor) -> bool:
+    return tensor.dtype.kind == "f"
+
+
+def _is_label(tensor: Tensor) -> bool:
+    return tensor.dtype.kind in "iubOUS" and _flat(tensor).ndim == 1
+
+
+def _never(tensor: Tensor) -> bool:
+    return False
+
+
+def _flat(tensor: Tensor) -> Tensor:
+    """`[n, 1]` as `[n]`."""
+    return tensor.reshape(len(tensor)) if tensor.ndim > 1 and tensor.size == len(tensor) else tensor
+
+
+def _score(tensor: Tensor, binary: bool) -> Tensor:
+    """SPEC: of two classes only the probability of the second is told."""
+    if binary and tensor.ndim == 2 and tensor.shape[1] == 2:
+        return np.ascontiguousarray(tensor[:, 1])
+    return _flat(tensor)
+
+
+# Forms...
+
+
+class _Rule(Struct, frozen=True):
+    columns: Callable[[_Picker], Outputs]
+    top: str = "predictions"
+    one: bool = False
+
+
+def _kmeans(pick: _Picker) -> Outputs:
+    """Clusters and distances are floats; a distance to each cluster becomes that to the closest."""
+    closest = pick.take("closest_cluster", _is_label)
+    distances = _flat(pick.need("distance_to_cluster", _is_float))
+    if closest is None:
+        closest = distances.argmin(axis=-1) if distances.ndim > 1 else np.zeros(len(distances))
+    nearest = distances.min(axis=-1) if distances.ndim > 1 else distances
+    return {
+        "closest_cluster": _flat(closest).astype(np.float32),
+        "distance_to_cluster": nearest.astype(np.float32),
+    }
+
+
+def _linear_learner(pick: _Picker) -> Outputs:
+    label = pick.take("predicted_label", _is_label)
+    score = _score(pick.need("score", _is_float), label is not None)
+    return {"score": score} if label is None else {"score": score, "predicted_label": _flat(label)}
+
+
+def _xgboost(pick: _Picker) -> Outputs:
+    label = next((tensor for tensor in pick.left.values() if _is_label(tensor)), None)
+    return {"score": _score(pick.need("score", _is_float), label is not None)}
+
+
+def _knn(pick: _Picker) -> Outputs:
+    label = pick.take("predicted_label", _is_label)
+    return {"predicted_label": _flat(label if label is not None else pick.need("predicted_label", _is_float))}
+
+
+def _vector(name: str) -> Callable[[_Picker], Outputs]:
+    def columns(pick: _Picker) -> Outputs:
+        return {name: pick.need(name, _is_float)}
+
+    return columns
+
+
+def _scalar(name: str) -> Callable[[_Picker], Outputs]:
+    def columns(pick: _Picker) -> Outputs:
+        return {name: _flat(pick.need(name, _is_float))}
+
+    return columns
+
+
+_RULES: dict[str, _Rule] = {
+    "kmeans": _Rule(_kmeans),
+    "linear-learner": _Rule(_linear_learner),
+    "factorization-machines": _Rule(_linear_learner),
+    "pca": _Rule(_vector("projection"), "projections"),
+    "rcf": _Rule(_scalar("score"), "scores"),
+    "knn": _Rule(_knn),
+    "ntm": _Rule(_vector("topic_weights")),
+    "ip-insights": _Rule(_scalar("dot_product")),
+    "xgboost": _Rule(_xgboost),
+    "image-classification": _Rule(_vector("prediction"), "", one=True),
+}
+
+FORMS: tuple[Any, ...] = ("predictions", "custom", "bare", *_RULES)
