@@ -73,7 +73,7 @@ class Gateway:
             status = reply.status
             if isinstance(reply.body, bytes):
                 sent = len(reply.body)
-                await self._send(reply, reply.body, trace, body, send)
+                await self._send(reply, reply.body, trace, body, body.unread(head), send)
             else:
                 sent = await self._stream(reply, trace, receive, send)
         except ClientGone:
@@ -94,13 +94,13 @@ class Gateway:
             headers.append((name.encode("latin-1"), value.encode("latin-1")))
         return headers
 
-    async def _send(self, reply: Reply, content: bytes, trace: Trace, body: Body, send: Send) -> None:
+    async def _send(self, reply: Reply, content: bytes, trace: Trace, body: Body, unread: bool, send: Send) -> None:
         headers = self._headers(reply, trace)
         headers.append((b"content-length", b"%d" % len(content)))
-        if self.draining or not body.complete:
+        if self.draining or unread:
             headers.append((b"connection", b"close"))
         await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-        if body.complete:
+        if not unread:
             await send({"type": "http.response.body", "body": content})
             return
         # The client may still be sending. Closing now would reset the connection under it before it has read the

@@ -28,14 +28,26 @@ class Body:
         self._receive = receive
         self._limits = limits
         self.complete = False
+        self._late = False
         self.size = 0
         """Bytes received."""
+        self.sent = b""
+        """All of it as the client sent it, once it is read."""
 
     def check_length(self, call: Call) -> None:
         """Raise BodyTooLarge for a declared length over the limit, before anything is read."""
         declared = call.header(b"content-length")
         if declared is not None and declared.isdecimal() and int(declared[:20]) > self._limits.body_bytes:
             raise self._too_large()
+
+    def unread(self, call: Call) -> bool:
+        """Whether more may still come than is worth reading to the end for the connection's sake."""
+        if self.complete or self._late:
+            return self._late
+        declared = call.header(b"content-length")
+        if declared is None:
+            return call.header(b"transfer-encoding") is not None
+        return not declared.isdecimal() or int(declared[:20]) > self._limits.body_bytes
 
     async def read(self, call: Call, *, ignores_unknown_codings: bool) -> bytes:
         """All of it, decoded. Raises BodyTooLarge, BodyTimeout, UnsupportedMedia, MalformedBody or ClientGone."""
@@ -46,6 +58,7 @@ class Body:
         else:
             body = self._grown(message)
         self.complete = True
+        self.sent = body
         if not coding:
             return body
         if len(body) > _OFFLOAD:
@@ -100,6 +113,7 @@ class Body:
         return BodyTooLarge(f"the body is larger than the limit of {self._limits.body_bytes} bytes")
 
     def _too_late(self) -> BodyTimeout:
+        self._late = True
         return BodyTimeout(f"the body did not arrive within {self._limits.body_seconds:g} seconds")
 
 

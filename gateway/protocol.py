@@ -1,16 +1,22 @@
-"""HTTP/1.1 on a connection: uvicorn's protocol, with bounds on a request's head and without upgrades."""
+"""HTTP/1.1 as uvicorn speaks it, with bounds on a request's head, without upgrades, and with an orderly end."""
 
 import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator
 from http import HTTPStatus
 
 import httptools
 import msgspec
+import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 HEAD_BYTES = 64 * 1024
 HEAD_HEADERS = 200
 HEAD_SECONDS = 20.0
 """From a connection's start, or a head's first byte, to the head's end."""
+FIRST_REQUEST_SECONDS = 0.5
+"""How long a new connection may take to send its request once the gateway is leaving."""
 
 _TOO_LARGE = f"the request's head has more than {HEAD_BYTES} bytes or {HEAD_HEADERS} headers"
 
@@ -26,6 +32,8 @@ class Protocol(HttpToolsProtocol):
     _in_head = True
     _head_timer: asyncio.TimerHandle | None = None
     _resuming = False
+    _unused = True
+    _last_request = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -108,10 +116,25 @@ class Protocol(HttpToolsProtocol):
             self._in_head = False
             self._stop_head_timer()
             super().on_headers_complete()
+            self._unused = False
+            if self._last_request:
+                self.cycle.keep_alive = False
 
     def on_message_complete(self) -> None:
         if not self.parser.should_upgrade():
             super().on_message_complete()
+
+    def shutdown(self) -> None:
+        """End the connection, but not under a client whose first request is still on its way."""
+        if self._unused:
+            self._last_request = True
+            self.loop.call_later(FIRST_REQUEST_SECONDS, self._close_unused)
+        else:
+            super().shutdown()
+
+    def _close_unused(self) -> None:
+        if self._unused:
+            self.transport.close()
 
     def _grow(self, size: int) -> None:
         self._head_bytes += size
@@ -132,3 +155,34 @@ class Protocol(HttpToolsProtocol):
         head += f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
         self.transport.write(head.encode("ascii") + body)
         self.transport.close()
+
+
+class Listener(uvicorn.Server):
+    """uvicorn's server, with the signals left to its caller, that answers whoever is in the queue when it closes."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop listening, serve the connections that the kernel has accepted already, and wait for all to end."""
+        loop = asyncio.get_running_loop()
+        waiting = [connection for listening in sockets or () for connection in _last_connections(listening)]
+        for connection in waiting:
+            with contextlib.suppress(OSError):
+                await loop.connect_accepted_socket(self._protocol, connection)
+        await super().shutdown(sockets)
+
+    def _protocol(self) -> Protocol:
+        return Protocol(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+
+
+def _last_connections(listening: socket.socket) -> list[socket.socket]:
+    """Empty the queue, then refuse: a queue that dies with its socket would reset the connections in it."""
+    waiting = []
+    with contextlib.suppress(OSError):
+        while True:
+            waiting.append(listening.accept()[0])
+    with contextlib.suppress(OSError):
+        listening.shutdown(socket.SHUT_RDWR)
+    return waiting

@@ -58,10 +58,13 @@ def test_an_open_service_takes_any_credential(live: LiveGateway) -> None:
 
 def test_401_comes_before_the_body(live: LiveGateway) -> None:
     """A stranger's upload is refused by its head alone."""
-    head = "POST /v1/models/beta:predict HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n"
+    head = "POST /v1/models/beta:predict HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n"
     with socket.create_connection(("127.0.0.1", live.port), timeout=10) as connection:
         connection.sendall(head.encode())
-        assert connection.recv(100).startswith(b"HTTP/1.1 401 ")
+        assert connection.recv(65536).startswith(b"HTTP/1.1 401 ")
+        # The connection lives on: the rest of the upload is dropped, the next request is answered.
+        connection.sendall(b" " * 1000 + b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
 
 
 def test_keys_appear_in_no_log(live: LiveGateway) -> None:

@@ -73,6 +73,31 @@ def test_a_body_that_stalls_is_given_up(chunks: list[bytes]) -> None:
         read(Body(feed(*chunks, ends=False), LIMITS))
 
 
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ([], False),
+        ([(b"content-length", b"0")], False),
+        ([(b"content-length", b"1000")], False),
+        ([(b"content-length", b"1001")], True),
+        ([(b"transfer-encoding", b"chunked")], True),
+    ],
+)
+def test_a_connection_outlives_a_refusal_where_little_is_left_to_read(
+    headers: list[tuple[bytes, bytes]], expected: bool
+) -> None:
+    """What may still come of an unread body is bounded, or the connection must end."""
+    assert Body(feed(), LIMITS).unread(Call("POST", "/", headers=headers)) is expected
+
+
+def test_a_connection_does_not_outlive_a_late_body() -> None:
+    """Whoever stalls once is not waited for again."""
+    body = Body(feed(ends=False), LIMITS)
+    with pytest.raises(BodyTimeout):
+        read(body)
+    assert body.unread(Call("POST", "/", headers=[(b"content-length", b"3")]))
+
+
 def test_a_client_that_leaves_is_noticed() -> None:
     """A disconnect is neither an empty body nor a protocol error."""
 
