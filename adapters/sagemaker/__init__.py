@@ -14,6 +14,7 @@ from adapters._libsvm import FirstIndex
 from adapters._media import MediaType, negotiate
 from adapters.sagemaker import container, errors, parts, requests, responses, runtime
 from adapters.sagemaker.entry import ASYNC, CONTAINER, INVOKE, PREFIX, STREAM, Entry
+from adapters.sagemaker.environment import serve_defaults
 from adapters.sagemaker.forms import view
 from gateway.errors import GatewayError
 from gateway.interfaces import (
@@ -28,6 +29,8 @@ from gateway.interfaces import (
     from_path,
 )
 from gateway.types import Call, InferenceRequest, InferenceResponse, ModelMetadata, Reply, ResponseForm, Target
+
+__all__ = ["Config", "create", "serve_defaults"]
 
 _PATHS = ("/endpoints/", "/invocations", "/ping", "/execution-parameters", "/models")
 _SENT_ON = {
@@ -49,7 +52,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     """The index of the first column in LIBSVM's text; "auto": 1 if no row of the payload uses 0."""
     multi_model_endpoints: tuple[str, ...] = ()
     """Endpoints whose TargetModel names the service."""
-    max_concurrent_transforms: Annotated[int, Meta(ge=1)] = 1
+    max_concurrent_transforms: Annotated[int, Meta(ge=0)] = 1
     batch_strategy: Literal["MULTI_RECORD", "SINGLE_RECORD"] = "MULTI_RECORD"
     max_payload_mb: Annotated[int, Meta(ge=0, le=100)] = 6
 
@@ -145,7 +148,7 @@ class SageMaker:
         content_type = entry.sent_type(call) or config.default_content_type
         read = requests.decode(call.body, content_type, model, self._limits, config.libsvm_first_index)
         stream = entry.streams == "always" or (entry.streams == "asked" and read.stream)
-        default = model.response.accept or config.default_accept
+        default = (model.response.accept or config.default_accept).partition(";")[0].strip().lower()
         offers = responses.STREAMED_OFFERS if stream else responses.OFFERS
         media = negotiate(entry.wanted_types(call), (default, *offers) if default in offers else offers)
         rows = max((len(tensor) for tensor in read.inputs.values() if tensor.ndim), default=1)

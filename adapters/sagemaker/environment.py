@@ -51,7 +51,7 @@ def _own(environment: Mapping[str, str], payload: int | None) -> Tables:
         "default_accept": environment.get("SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT") or None,
         "batch_strategy": named,
         "max_payload_mb": payload,
-        "max_concurrent_transforms": _number(environment, "SAGEMAKER_MAX_CONCURRENT_TRANSFORMS", 0),
+        "max_concurrent_transforms": _number(environment, "SAGEMAKER_MAX_CONCURRENT_TRANSFORMS", 0) or None,
     }
     return {name: value for name, value in table.items() if value is not None}
 

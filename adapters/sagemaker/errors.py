@@ -16,6 +16,7 @@ from gateway.errors import (
     DeadlineExceeded,
     Forbidden,
     GatewayError,
+    MalformedBody,
     MethodNotAllowed,
     ModelExists,
     ModelNotFound,
@@ -123,6 +124,8 @@ def _headers(error: GatewayError) -> tuple[tuple[str, str], ...]:
 
 def _runtime(error: GatewayError, call: Call) -> Reply:
     found = _find(RUNTIME, error)
+    if isinstance(error, MalformedBody) and call.raw_path.endswith("/async-invocations"):
+        found = (400, "ValidationError")  # its location; what is in the body is judged later
     if found is None:
         return _model_error(error, call)
     status, name = found
