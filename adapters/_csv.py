@@ -20,7 +20,7 @@ import pybase64
 from adapters._cast import cast
 from adapters._cells import cell_type
 from adapters._excerpt import excerpt
-from adapters._numbers import MISSING, parse_grid
+from adapters._numbers import MISSING, chunks, parse_grid
 from adapters._rowspec import RowSpec
 from adapters._tensorjson import dump, is_finite
 from gateway.errors import BodyTooLarge, InvalidTensor, MalformedBody
@@ -51,12 +51,26 @@ def decode_csv(body: bytes, spec: RowSpec, label_size: int = 0) -> Tensor:
             raise _no_features(label_size, columns)
         if spec.width is not None:
             RowSpec(spec.dtype, spec.width + label_size).check_width(columns, "row 1")
-        grid = parse_grid(text, columns, spec)
-        if grid is None and spec.dtype.kind == "f" and MISSING not in text:
-            grid = parse_grid(_without_gaps(text), columns, spec, missing=True)
+        grid = _parse_plain(text, columns, spec)
         if grid is not None:
             return np.ascontiguousarray(grid[:, label_size:])
     return _CellReader(spec, label_size).read(_unicode(body))
+
+
+def _parse_plain(text: bytes, columns: int, spec: RowSpec) -> Tensor | None:
+    """All columns, if the text holds plain numbers and perhaps gaps."""
+    grids: list[Tensor] = []
+    rows = 0
+    for lines in chunks(text):
+        grid = parse_grid(lines, columns, spec)
+        if grid is None and spec.dtype.kind == "f" and MISSING not in lines:
+            grid = parse_grid(_without_gaps(lines), columns, spec, missing=True)
+        if grid is None:
+            return None
+        grids.append(grid)
+        rows += len(grid)
+        spec.check_budget(rows, columns)
+    return grids[0] if len(grids) == 1 else np.concatenate(grids)
 
 
 def _without_gaps(text: bytes) -> bytes:

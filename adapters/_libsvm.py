@@ -13,7 +13,7 @@ import numpy as np
 from adapters._cast import cast
 from adapters._cells import cell_type, is_number
 from adapters._excerpt import excerpt
-from adapters._numbers import parse_flat
+from adapters._numbers import chunks, count_lines, parse_flat
 from adapters._rowspec import RowSpec
 from gateway.errors import InvalidTensor, MalformedBody
 from gateway.types import Tensor
@@ -47,41 +47,56 @@ def decode_libsvm(body: bytes, spec: RowSpec, first_index: FirstIndex = "auto") 
 def _decode_plain(body: bytes, spec: RowSpec, first_index: FirstIndex) -> Tensor | None:
     """A body of plain numbers, single spaces and rising indices, in one step; None for any other, right or wrong.
 
-    PERF: ten times as fast as pair by pair. Two numbers stand for the colons and for the ends of rows.
+    PERF: seven times as fast as pair by pair.
     """
     if spec.dtype.kind not in "fi" or spec.width is None or any(sign in body for sign in (b",", b"[", b"]")):
         return None
-    lines = body.rstrip()
-    numbers = parse_flat(lines.replace(b" ", b",").replace(b":", _COLON).replace(b"\n", _END) + _END[:-1], spec.dtype)
-    if numbers is None:
+    found = []
+    for lines in chunks(body.rstrip()):
+        pairs = _parse_chunk(lines, spec.width, spec.dtype)
+        if pairs is None:
+            return None
+        found.append(pairs)
+        spec.check_budget(sum(len(counts) for counts, _, _ in found), spec.width)
+    counts, index, value = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    if not len(index):
         return None
-    ends = np.flatnonzero(numbers == int(_END[1:-1]))
-    if len(ends) != lines.count(b"\n") + 1:
+    columns = index - (int(index.min() >= 1) if first_index == "auto" else first_index)
+    cells = np.repeat(np.arange(len(counts)), counts) * spec.width + columns
+    if columns.min() < 0 or columns.max() >= spec.width or (np.diff(cells) <= 0).any():
         return None
-    lengths = np.diff(ends, prepend=-1) - 1
-    labelled = lengths % _PAIR == 1
-    pair = np.ones(len(numbers), bool)
-    pair[ends] = False
-    pair[(ends - lengths)[labelled]] = False
-    if (lengths % _PAIR == _PAIR - 1).any() or not pair.any():
-        return None
-    index, colon, value = numbers[pair].reshape(-1, _PAIR).T
-    # Every colon in its place, and none that was the client's own number.
-    marks = numbers == int(_COLON[1:-1])
-    if np.count_nonzero(marks) != len(colon) or np.count_nonzero(marks[pair][1::_PAIR]) != len(colon):
-        return None
-    columns = index.astype(np.int64) - (int(index.min() >= 1) if first_index == "auto" else first_index)
-    cells = np.repeat(np.arange(len(ends)), lengths // _PAIR) * spec.width + columns
-    good = (index == np.trunc(index)).all() and columns.min() >= 0 and columns.max() < spec.width
-    if not good or (np.diff(cells) <= 0).any():
-        return None
-    spec.check_budget(len(ends), spec.width)
-    dense = np.zeros(len(ends) * spec.width, spec.dtype)
+    dense = np.zeros(len(counts) * spec.width, spec.dtype)
     try:
         dense[cells] = cast(value, spec.dtype)
     except InvalidTensor:
         return None
-    return dense.reshape(len(ends), spec.width)
+    return dense.reshape(len(counts), spec.width)
+
+
+def _parse_chunk(lines: bytes, width: int, dtype: np.dtype) -> tuple[Tensor, Tensor, Tensor] | None:
+    """How many pairs each row has, and all their indices and values.
+
+    Two numbers stand for the colons and for the ends of rows; that none of them is the client's own is checked.
+    """
+    rows = count_lines(lines)
+    if lines.count(b":") > rows * width:
+        return None
+    numbers = parse_flat(lines.replace(b" ", b",").replace(b":", _COLON).replace(b"\n", _END) + _END[:-1], dtype)
+    if numbers is None:
+        return None
+    ends = np.flatnonzero(numbers == int(_END[1:-1]))
+    lengths = np.diff(ends, prepend=-1) - 1
+    if len(ends) != rows or (lengths % _PAIR == _PAIR - 1).any():
+        return None
+    kept = np.ones(len(numbers), bool)
+    kept[ends] = False
+    kept[(ends - lengths)[lengths % _PAIR == 1]] = False  # the labels
+    index, colon, value = numbers[kept].reshape(-1, _PAIR).T
+    colons = int(_COLON[1:-1])
+    if not (colon == colons).all() or np.count_nonzero(numbers == colons) != len(colon):
+        return None
+    whole = index.astype(np.int64)
+    return (lengths // _PAIR, whole, value) if (whole == index).all() else None
 
 
 _parse_index, _ = cell_type(np.dtype(np.int64))

@@ -6,6 +6,7 @@ import zipfile
 from collections.abc import Callable
 from math import nan
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from properties.codec_strategies import (
     tables,
 )
 
+from adapters import _numbers
 from adapters._csv import _CellReader, decode_csv, encode_csv
 from adapters._jsonlines import decode_dense_lines, decode_jsonlines, encode_jsonlines
 from adapters._libsvm import _Pairs, decode_libsvm
@@ -83,6 +85,21 @@ def test_csv_fast_and_slow(body: bytes, dtype: str, width: int | None) -> None:
     fast = outcome(lambda: decode_csv(body, spec))
     if isinstance(fast, str):
         assert outcome(lambda: _CellReader(spec, 0).read(body.decode("utf-8-sig"))) == fast
+
+
+@quick
+@given(csv_bodies | libsvm_bodies | jsonlines_bodies, widths, st.integers(0, 6))
+def test_chunks(body: bytes, width: int | None, size: int) -> None:
+    """A body read in small pieces gives what it gives in one."""
+    spec = RowSpec(np.dtype(np.float64), width, LIMITS)
+    readers: list[Callable[[], Tensor | None]] = [
+        lambda: decode_csv(body, spec),
+        lambda: decode_libsvm(body, spec),
+        lambda: decode_dense_lines(body, spec, OPENINGS),
+    ]
+    whole = [outcome(reader) for reader in readers]
+    with mock.patch.object(_numbers, "_CHUNK", size):
+        assert whole == [outcome(reader) for reader in readers]
 
 
 @quick
