@@ -11,7 +11,7 @@ import httpx
 import msgspec
 import uvloop
 
-from gateway import __version__, config, repository
+from gateway import __version__, config, defaults, repository
 from gateway.config import Config, ConfigError
 from gateway.models import Models, VersionSummary
 from gateway.paths import PathTable
@@ -79,25 +79,28 @@ def _add_device(parser: argparse.ArgumentParser) -> None:
 
 def _settings(options: argparse.Namespace) -> tuple[Config, Path, tuple[Path, ...]]:
     """The configuration with the command line's wishes in it, the folder its paths are relative to, and the models."""
-    if options.config is None and not options.models:
-        raise ConfigError("nothing to serve: give a CONFIG.toml or --models DIR")
-    chosen = config.load(options.config) if options.config else Config()
+    chosen = defaults.configured(options.config, options.models or ())
     wishes = {
         name: getattr(options, name) for name in ("host", "port", "device") if getattr(options, name, None) is not None
     }
     chosen = msgspec.structs.replace(chosen, gateway=msgspec.structs.replace(chosen.gateway, **wishes))
+    base = options.config.parent if options.config else Path()
     roots = tuple(options.models) if options.models else config.models_dirs(chosen, options.config)
-    for root in roots:
+    single = {name: base / folder for name, folder in chosen.models.items()}
+    for root in (*roots, *single.values()):
         if not root.is_dir():
             raise ConfigError(f"the models folder {root} does not exist")
-    if not roots:
+    if not roots and not single and not chosen.models_control.enabled:
+        if options.config is None:
+            raise ConfigError("nothing to serve: give a CONFIG.toml or --models DIR")
         raise ConfigError(f"{options.config}: models_dir: no models folder is named; give one here or by --models DIR")
-    return chosen, options.config.parent if options.config else Path(), roots
+    return chosen, base, roots
 
 
 def _serve(options: argparse.Namespace) -> int:
     settings, base, roots = _settings(options)
     assembly = Assembly(settings, base, roots)
+    assembly.deferrals.prepare()
     sock = listen(settings.gateway.host, settings.gateway.port)
 
     async def started() -> None:
@@ -155,7 +158,7 @@ def _check(options: argparse.Namespace) -> int:
     options.models = None
     settings, base, roots = _settings(options)
     assembly = Assembly(settings, base, roots)
-    scan = repository.scan(roots)
+    scan = repository.scan(roots, None, assembly.models.single)
     for name, problem in scan.problems.items():
         print(f"{name}: {problem}", file=sys.stderr)
     missing = [
@@ -174,7 +177,7 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _routes(options: argparse.Namespace) -> int:
-    rows = PathTable(load_adapters(config.load(options.config) if options.config else Config())).rows()
+    rows = PathTable(load_adapters(defaults.configured(options.config))).rows()
     width = max(len(path) for _, path, _, _ in rows)
     for method, path, protocol, name in rows:
         print(f"{method:<7} {path:<{width}}  {protocol} {name}")
@@ -185,8 +188,9 @@ def _models(options: argparse.Namespace) -> int:
     if options.config is None and not options.models:
         models = _running(options.url)
     else:
-        settings, _, roots = _settings(options)
-        models = asyncio.run(_loaded(Models(roots, settings.gateway.device)))
+        settings, base, roots = _settings(options)
+        single = {name: base / folder for name, folder in settings.models.items()}
+        models = asyncio.run(_loaded(Models(roots, settings.gateway.device, single)))
     print("\n".join(_table(models)))
     return 1 if any(one.error for one in models) else 0
 

@@ -1,5 +1,6 @@
 """TOML files to frozen Structs; every error names the file and the key."""
 
+import os
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -35,6 +36,13 @@ class Secret(Struct, frozen=True, forbid_unknown_fields=True):
     file: str = ""
 
 
+class AwsCredential(Struct, frozen=True, forbid_unknown_fields=True):
+    """One of a service's `aws_credentials`: whoever signs with it need send no key."""
+
+    access_key_id: Annotated[str, Meta(pattern=r"^\w{0,128}\Z")] = ""
+    secret: Secret = Secret()
+
+
 class ServiceConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """A `[services.NAME]` table."""
 
@@ -47,6 +55,7 @@ class ServiceConfig(Struct, frozen=True, forbid_unknown_fields=True):
     owner: str = ""
     app_auth: bool = False
     app_codes: tuple[str, ...] | Secret = ()
+    aws_credentials: tuple[AwsCredential, ...] = ()
 
 
 class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -78,12 +87,47 @@ class GatewayConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """How long requests in flight may take to finish after SIGTERM."""
 
 
+class ResultsConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """The `[results]` table: where the answers of deferred inferences go, and what may wait for its turn."""
+
+    dir: str = ""
+    """A folder for nothing else, relative to the file; empty means that inferences cannot be deferred."""
+    uri: str = ""
+    """The folder as clients are told of it, e.g. "s3://bucket/results"; empty means its file: URI."""
+    inputs: dict[str, str] = {}
+    """URI prefix to the folder that holds the objects under it."""
+    at_once: Positive = 2
+    """Deferred inferences that run at the same time."""
+    most_pending: Positive = 1000
+    pending_bytes: Positive = 256 * MiB
+    """All the bodies that wait."""
+    run_seconds: Seconds = 900.0
+    """From its turn to the answer, reading its input included."""
+    keep_seconds: Annotated[float, Meta(gt=0)] = 7 * 86400.0
+
+
+class ModelsControlConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """The `[models_control]` table: whether clients may load and unload models by call."""
+
+    enabled: bool = False
+    roots: str | tuple[str, ...] = ()
+    """The folders that a loaded model may lie in; empty means `models_dir`."""
+    app_codes: tuple[str, ...] | Secret = ()
+    """The keys that may do so; needed where any service has `app_auth`."""
+    most_models: Annotated[int, Meta(ge=0)] = 0
+    """Models loaded by call at the same time, after which there is "no memory"; 0 sets no bound."""
+
+
 class Config(Struct, frozen=True, forbid_unknown_fields=True):
     """The whole file."""
 
     gateway: GatewayConfig = GatewayConfig()
     limits: LimitsConfig = LimitsConfig()
     models_dir: str | tuple[str, ...] = ()
+    models: dict[Name, str] = {}
+    """Name to the folder of that one model."""
+    models_control: ModelsControlConfig = ModelsControlConfig()
+    results: ResultsConfig = ResultsConfig()
     default_service: str = ""
     protocols: dict[str, dict[str, Any]] = {}
     """A protocol's own table, converted with the adapter's Config."""
@@ -170,8 +214,25 @@ def load_model(path: Path) -> ModelConfig:
     return msgspec.structs.replace(config, plugins=tables)
 
 
+def folders(names: str | tuple[str, ...], base: Path) -> tuple[Path, ...]:
+    """The folders that a key names, relative ones taken from `base`."""
+    return tuple(base / name for name in ((names,) if isinstance(names, str) else names) if name)
+
+
 def models_dirs(config: Config, file: Path | None) -> tuple[Path, ...]:
     """The models folders, relative ones taken from the file's own folder."""
-    names = (config.models_dir,) if isinstance(config.models_dir, str) else config.models_dir
-    base = file.parent if file else Path()
-    return tuple(base / name for name in names if name)
+    return folders(config.models_dir, file.parent if file else Path())
+
+
+def secret_text(where: str, secret: Secret, base: Path) -> str:
+    """What the secret says. Raises ConfigError where it cannot be had."""
+    if bool(secret.env) == bool(secret.file):
+        raise ConfigError(f"{where}: give exactly one of env and file")
+    if secret.env:
+        if secret.env not in os.environ:
+            raise ConfigError(f"{where}: the environment variable {secret.env} is not set")
+        return os.environ[secret.env]
+    try:
+        return (base / secret.file).read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{where}: {secret.file} cannot be read: {getattr(error, 'strerror', error)}") from None

@@ -2,15 +2,16 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from msgspec import Struct
 
-from gateway.errors import LabelNotFound, ModelNotFound
+from gateway.errors import LabelNotFound, LoadFailed, ModelExists, ModelNotFound, NotReady, OutOfMemory
 from gateway.interfaces import Device
 from gateway.lifecycle import Book, Loaded
-from gateway.loading import load_version, reason
+from gateway.loading import lacks_memory, load_version, reason
 from gateway.repository import ModelFolder, Scan, VersionFolder, scan, settle
 from gateway.types import ModelStatus, State
 
@@ -83,12 +84,15 @@ class Models:
         self,
         roots: Sequence[Path],
         device: Device = "auto",
+        single: Mapping[str, Path] = MappingProxyType({}),
         *,
         drain_seconds: float = DRAIN_SECONDS,
         on_change: Callable[[], None] | None = None,
     ) -> None:
         self.roots = tuple(roots)
         self.device = device
+        self.single = dict(single)
+        """Name to the folder of a model that lies in no root."""
         self.drain_seconds = drain_seconds
         self._on_change = on_change
         self._snapshot: dict[str, LoadedModel] = {}
@@ -142,8 +146,9 @@ class Models:
 
         Requests may be served meanwhile. Raises ConfigError if a root cannot be read.
         """
-        found = await asyncio.to_thread(scan, self.roots)
-        self._scan, self._folders = found, dict(found.models)
+        async with self._looking:
+            found = await asyncio.to_thread(scan, self.roots, None, self.single)
+            self._scan, self._folders = found, dict(found.models)
         self._awaited = set(found.models | dict.fromkeys(found.unread))
         for name, problem in found.problems.items():
             log.warning("%s: %s", name, problem)
@@ -166,7 +171,7 @@ class Models:
         """
         async with self._looking:
             before = self._scan or Scan({}, {}, frozenset())
-            found = await asyncio.to_thread(scan, self.roots, before)
+            found = await asyncio.to_thread(scan, self.roots, before, self.single)
             for name, problem in found.problems.items():
                 if before.problems.get(name) != problem:
                     log.warning("%s: %s", name, problem)
@@ -178,6 +183,49 @@ class Models:
         """Look once and wait until what follows from it is loaded; old versions may still drain."""
         await self.look()
         await self._followed()
+
+    async def add(self, name: str, directory: Path) -> None:
+        """Serve one more model, whose own folder that is; returns once it answers, or forgets it again.
+
+        Raises ModelExists, NotReady while one of that name still goes, LoadFailed or OutOfMemory.
+        """
+        async with self._looking:
+            if name in self._folders:
+                raise ModelExists(f"there is a model {name!r} already")
+            if name in self._books:
+                raise NotReady(f"the model {name!r} is still being unloaded", retry_after=1.0)
+            found = await asyncio.to_thread(scan, (), None, {name: directory})
+            if name not in found.models:
+                raise LoadFailed(found.problems[name])
+            self.single[name] = directory
+            self._folders[name] = found.models[name]
+            self._follow_all()
+        await self._settled(name)
+        model = self._snapshot.get(name)
+        if model is not None and model.latest is not None:
+            return
+        failures = [told.error for told in model.status.versions if told.error] if model else []
+        failure = failures[0] if failures else "it was unloaded before it could answer"
+        await self.remove(name)
+        raise OutOfMemory(failure) if lacks_memory(failure) else LoadFailed(failure)
+
+    async def remove(self, name: str) -> None:
+        """Take a model that was added offline; returns once nothing of it is in use. Again does nothing."""
+        async with self._looking:
+            if self.single.pop(name, None) is None:
+                return
+            self._folders.pop(name, None)
+            self._follow_all()
+        await self._settled(name)
+        self._follow_all()
+
+    async def _settled(self, name: str) -> None:
+        """Wait until a model is as its folder says, and what it took offline is gone."""
+        running = self._followers.get(name)
+        if running is not None and not running.done():
+            await asyncio.wait([running])
+        while drains := [task for task in self._drains if task.get_name() == f"drain {name}"]:
+            await asyncio.wait(drains)
 
     async def drained(self) -> None:
         """Wait until nothing that was taken offline is still in use."""

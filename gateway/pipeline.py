@@ -1,6 +1,7 @@
 """The life of a request, top to bottom: route, credential, body, service, decode, infer, encode."""
 
 import asyncio
+import functools
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import ParamSpec, TypeVar
@@ -10,9 +11,11 @@ from msgspec.structs import replace
 
 from gateway.auth import Authenticator
 from gateway.body import Body, ClientGone
-from gateway.errors import BackendError, GatewayError, InferenceFailed, ModelNotFound, RequestError
-from gateway.interfaces import Adapter, Answer, Describe, Infer, Metrics, Ready, Status
+from gateway.deferral import Deferrals
+from gateway.errors import BackendError, GatewayError, InferenceFailed, ModelNotFound, OutOfMemory, RequestError
+from gateway.interfaces import Adapter, Answer, Defer, Describe, Infer, Manage, Metrics, Ready, Status
 from gateway.lifecycle import Loaded
+from gateway.model_control import ModelControl
 from gateway.observe import Observer, Trace
 from gateway.paths import PathTable, Route
 from gateway.routing import Directory, Service
@@ -45,12 +48,20 @@ class Pipeline:
     """Answers calls; knows every step but no wire format and no model runtime."""
 
     def __init__(
-        self, adapters: Mapping[str, Adapter], directory: Directory, auth: Authenticator, observer: Observer
+        self,
+        adapters: Mapping[str, Adapter],
+        directory: Directory,
+        auth: Authenticator,
+        observer: Observer,
+        control: ModelControl,
+        deferrals: Deferrals,
     ) -> None:
         self.paths = PathTable(adapters)
         self._directory = directory
         self._auth = auth
         self._observer = observer
+        self._control = control
+        self._deferrals = deferrals
 
     async def answer(self, head: Call, body: Body, trace: Trace) -> Reply:
         """The reply to a call, errors included, in the caller's dialect. Raises ClientGone only."""
@@ -62,22 +73,20 @@ class Pipeline:
         call = Call(head.method, route.path, route.params, head.query, head.headers, id=trace.id)
         try:
             opened = self._auth.opened(call)
-            if not isinstance(route.operation, Ready):
+            if isinstance(route.operation, Manage):
+                self._auth.admit_control(call)
+            elif not isinstance(route.operation, Ready):
                 self._auth.admit_any(call, opened, self._directory.reachable(route, call))
             body.check_length(call)
             payload = await body.read(call, ignores_unknown_codings=route.adapter.ignores_unknown_codings)
+            if self._auth.verifies:
+                opened = await _sized(len(body.sent), self._auth.verified, head, opened, body.sent)
             call = Call(head.method, route.path, route.params, head.query, head.headers, payload, trace.id)
             return await self._operate(Admitted(route, call, opened, trace))
-        except GatewayError as error:
-            if isinstance(error, BackendError):
-                _log.error("%s: %s", trace.id, error, exc_info=error.__cause__)
-            return route.adapter.encode_error(error, call)
         except ClientGone:
             raise
-        except Exception:
-            _log.exception("%s: %s %s failed", trace.id, head.method, route.operation.path)
-            failed = InferenceFailed(f"internal error; the log has its reason under request {trace.id}")
-            return route.adapter.encode_error(failed, call)
+        except Exception as error:
+            return _failure(route, call, trace, error)
 
     def _refuse(self, error: GatewayError, head: Call, trace: Trace) -> Reply:
         claimant = self.paths.claimant(head)
@@ -89,8 +98,12 @@ class Pipeline:
     async def _operate(self, admitted: Admitted) -> Reply:
         call, operation = admitted.call, admitted.route.operation
         match operation:
+            case Defer():
+                return await self._defer(operation, admitted)
             case Infer():
                 return await self._infer(operation, admitted)
+            case Manage():
+                return operation.encode(await self._control.run(operation.command(call)), call)
             case Answer():
                 return operation.reply(call)
             case Metrics():
@@ -145,6 +158,39 @@ class Pipeline:
         finally:
             loaded.release()
 
+    async def _defer(self, operation: Defer, admitted: Admitted) -> Reply:
+        """Answer now, run later. What is wrong with the body, or was found where it lies, is told in the result."""
+        call, deferrals = admitted.call, self._deferrals
+        target = operation.target(call)
+        service = self._service(admitted, target)
+        admitted.trace.version = self._directory.pick(service, target).version
+        uri = operation.input_uri(call)
+        deferrals.admit(call.body, uri)
+        slot = await deferrals.hold(operation.id(call))
+        try:
+            reply = operation.accepted(slot.results, call)
+        except BaseException:
+            deferrals.give_up(slot)
+            raise
+
+        async def run() -> bytes:
+            body = await asyncio.to_thread(deferrals.inputs.read, uri) if uri else call.body
+            return await self._infer_later(operation, replace(call, body=body), service, target)
+
+        failed = functools.partial(_failure, admitted.route, call, admitted.trace)
+        deferrals.start(slot, len(call.body), run, lambda error: _whole(failed(error)))
+        return reply
+
+    async def _infer_later(self, operation: Defer, call: Call, service: Service, target: Target) -> bytes:
+        loaded = self._directory.pick(service, target)
+        loaded.acquire()
+        try:
+            request = await _sized(len(call.body), operation.decode, call, target, loaded.metadata)
+            response = await loaded.backend.infer(request)
+            return _whole(await _sized(_nbytes(response), operation.encode, response, request, call))
+        finally:
+            loaded.release()
+
     async def _stream(self, encode: StreamEncoder, loaded: Loaded, request: InferenceRequest, call: Call) -> Reply:
         parts = Parts(loaded.backend.stream(request), loaded)
         try:
@@ -155,6 +201,25 @@ class Pipeline:
             raise
         assert not isinstance(reply.body, bytes)
         return replace(reply, body=Chunks(reply.body, parts))
+
+
+def _failure(route: Route, call: Call, trace: Trace, error: Exception) -> Reply:
+    """Any error in the caller's dialect; what is not the caller's is logged."""
+    if isinstance(error, GatewayError):
+        if isinstance(error, BackendError):
+            _log.error("%s: %s", trace.id, error, exc_info=error.__cause__)
+        return route.adapter.encode_error(error, call)
+    _log.error("%s: %s %s failed", trace.id, call.method, route.operation.path, exc_info=error)
+    if isinstance(error, MemoryError):
+        return route.adapter.encode_error(OutOfMemory("there is not enough memory for this request"), call)
+    failed = InferenceFailed(f"internal error; the log has its reason under request {trace.id}")
+    return route.adapter.encode_error(failed, call)
+
+
+def _whole(reply: Reply) -> bytes:
+    """The body of an answer that is kept; only what `stream` encodes comes in parts."""
+    assert isinstance(reply.body, bytes)
+    return reply.body
 
 
 async def _sized(size: int, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:

@@ -7,9 +7,10 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 from msgspec import Struct
@@ -74,13 +75,15 @@ class Scan(Struct, frozen=True):
     """Models that could not be looked at; `models` has them as they were before, if they were."""
 
 
-def scan(roots: Sequence[Path], before: Scan | None = None) -> Scan:
-    """The models in the roots; of a name in two roots the first counts.
+def scan(roots: Sequence[Path], before: Scan | None = None, single: Mapping[str, Path] = MappingProxyType({})) -> Scan:
+    """The `single` models, each with a folder of its own, and those in the roots; of a name the first counts.
 
     `before` saves parsing what has not changed, and stands in for what cannot be read just now.
     Raises ConfigError for a root that cannot be read, unless there is a `before`.
     """
     look = _Look(before)
+    for name, directory in single.items():
+        look.at_single(name, directory)
     for root in roots:
         try:
             real_root = root.resolve(strict=True)
@@ -106,8 +109,14 @@ class _Look:
         if name in self.models or name in self.unread:
             self.problems.setdefault(name, "lies in two models folders; the first of them counts")
             return
+        self._add(name, lambda known: _below(root, real_root, name, target, known))
+
+    def at_single(self, name: str, directory: Path) -> None:
+        self._add(name, lambda known: _single(name, directory, known))
+
+    def _add(self, name: str, read: Callable[[ModelFolder | None], ModelFolder]) -> None:
         try:
-            folder = _model(root, real_root, name, target, self.known.get(name))
+            folder = read(self.known.get(name))
         except ConfigError as error:
             self.problems[name] = str(error)
         except OSError as error:
@@ -130,23 +139,34 @@ class _Look:
             self.models[name] = self.known[name]
 
 
-def _model(root: Path, real_root: Path, name: str, target: Path, known: ModelFolder | None) -> ModelFolder:
-    """Raises ConfigError for a folder that is no model, OSError for one that cannot be looked at."""
+def _below(root: Path, real_root: Path, name: str, target: Path, known: ModelFolder | None) -> ModelFolder:
+    """The model `name` in a root; raises as `_model` does."""
     if not re.fullmatch(NAME_PATTERN, name):
         raise ConfigError("not a model name: letters, digits, '.', '_' and '-', at most 128, a letter or digit first")
     if not _inside(target, real_root):
         raise ConfigError(OUTSIDE)
+    return _model(root, real_root, root / name, target, known)
+
+
+def _single(name: str, directory: Path, known: ModelFolder | None) -> ModelFolder:
+    """The model whose own folder it is: nothing outside of that may be opened. Raises as `_model` does."""
+    target = directory.resolve(strict=True)
+    return msgspec.structs.replace(_model(directory.parent, target, directory, target, known), name=name)
+
+
+def _model(root: Path, real_root: Path, folder: Path, target: Path, known: ModelFolder | None) -> ModelFolder:
+    """Raises ConfigError for a folder that is no model, OSError for one that cannot be looked at."""
     stamp = _stamp(target)
     if known is not None and known.stamp == stamp and not known.problem:
         config, problem = known.config, ""
     else:
-        config, problem = _settings(root / name / SETTINGS_FILE, real_root)
-    versions = {number: _version(number, folder, real_root, config) for number, folder in _numbered(target).items()}
+        config, problem = _settings(folder / SETTINGS_FILE, real_root)
+    versions = {number: _version(number, place, real_root, config) for number, place in _numbered(target).items()}
     if not versions and (problem or config.backend != "ort" or (target / MODEL_FILE).is_file()):
-        versions = {FLAT_VERSION: _version(FLAT_VERSION, target, real_root, config)}
+        versions = {FLAT_VERSION: _version(FLAT_VERSION, target, target.parent, config)}
     if not versions:
         raise ConfigError(f"holds neither a numbered folder nor {MODEL_FILE}")
-    return ModelFolder(name, root, target, config, stamp, versions, problem)
+    return ModelFolder(folder.name, root, target, config, stamp, versions, problem)
 
 
 def _folders(directory: Path) -> Iterator[tuple[str, Path]]:

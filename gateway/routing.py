@@ -62,6 +62,10 @@ class Directory:
             return Service(name, name, "any", False, ())
         return service
 
+    def taken(self, name: str) -> bool:
+        """Whether the configuration gives that name to a service, or to a model that only its service shows."""
+        return name in self._by_name or name in self._named_models
+
     def __iter__(self) -> Iterator[Service]:
         yield from self._configured.values()
         for name in self._models.names():

@@ -16,12 +16,14 @@ import uvicorn
 from gateway import plugins
 from gateway.app import Gateway
 from gateway.auth import Authenticator
-from gateway.config import Config, ConfigError, convert
+from gateway.config import Config, ConfigError, convert, folders
+from gateway.deferral import Deferrals
 from gateway.interfaces import Adapter, DecodeLimits
+from gateway.model_control import ModelControl
 from gateway.models import Models
 from gateway.observe import AccessLog, Observer, Served
 from gateway.pipeline import Pipeline
-from gateway.protocol import Protocol
+from gateway.protocol import Listener, Protocol
 from gateway.routing import Directory
 
 DRAIN_NOTICE_SECONDS = 0.5
@@ -30,12 +32,11 @@ DRAIN_NOTICE_SECONDS = 0.5
 _log = logging.getLogger("tensorgate.server")
 
 
-class Server(uvicorn.Server):
-    """uvicorn's, with the signals left to `serve`, so that a drained process exits with 0."""
+class Server(Listener):
+    """The listening side of this process."""
 
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
+    stop_at = 0.0
+    """On the event loop's clock: when what is in flight, or is still to be answered, has had its time."""
 
 
 class Assembly:
@@ -43,14 +44,29 @@ class Assembly:
 
     def __init__(self, config: Config, base: Path, roots: tuple[Path, ...]) -> None:
         self.config = config
-        self.models = Models(roots, config.gateway.device)
+        single = {name: base / folder for name, folder in config.models.items()}
+        self.models = Models(roots, config.gateway.device, single)
         self.adapters = load_adapters(config)
         self.directory = Directory(config, self.models)
         self.observer = Observer(self._served)
         self.log = AccessLog() if config.gateway.access_log == "json" else None
-        auth = Authenticator(config.services, base)
-        self.pipeline = Pipeline(self.adapters, self.directory, auth, self.observer)
+        self.deferrals = Deferrals(config, base)
+        self.pipeline = Pipeline(
+            self.adapters,
+            self.directory,
+            Authenticator(config.services, base, config.models_control),
+            self.observer,
+            self._control(base),
+            self.deferrals,
+        )
         self.gateway = Gateway(self.pipeline, self.models, self.observer, config.limits, self.log)
+
+    def _control(self, base: Path) -> ModelControl:
+        control = self.config.models_control
+        roots = folders(control.roots, base) or self.models.roots
+        if control.enabled and not roots:
+            raise ConfigError("models_control.roots: no folder is named that models may be loaded from")
+        return ModelControl(roots, control.most_models, self.models, self.directory)
 
     def _served(self) -> Iterator[Served]:
         for one in self.models.describe():
@@ -97,14 +113,15 @@ async def serve(assembly: Assembly, sock: socket.socket, started: Callable[[], A
             timeout_graceful_shutdown=round(config.drain_seconds),
         )
     )
-    _on_signals(assembly.gateway, server)
+    _on_signals(assembly, server)
     raise_malloc_thresholds()
     async with asyncio.TaskGroup() as tasks:
         serving = tasks.create_task(server.serve([sock]))
-        background = [tasks.create_task(_load(assembly, started))]
+        background = [tasks.create_task(_load(assembly, started)), tasks.create_task(assembly.deferrals.clean())]
         if assembly.log is not None:
             background.append(tasks.create_task(assembly.log.run()))
         await serving
+        await assembly.deferrals.close(server.stop_at - asyncio.get_running_loop().time())
         for task in background:
             task.cancel()
     # Whoever is still in flight now has had its time, or a second signal ended it.
@@ -120,15 +137,17 @@ async def _load(assembly: Assembly, started: Callable[[], Awaitable[None]]) -> N
     await assembly.models.watch(assembly.config.gateway.poll_seconds)
 
 
-def _on_signals(gateway: Gateway, server: uvicorn.Server) -> None:
+def _on_signals(assembly: Assembly, server: Server) -> None:
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
-        if gateway.draining:
+        if assembly.gateway.draining:
             _log.warning("second signal: leaving at once")
             server.should_exit = server.force_exit = True
+            assembly.deferrals.hurry()
             return
-        gateway.draining = True
+        assembly.gateway.draining = True
+        server.stop_at = loop.time() + DRAIN_NOTICE_SECONDS + assembly.config.gateway.drain_seconds
         loop.call_later(DRAIN_NOTICE_SECONDS, setattr, server, "should_exit", True)
 
     for number in (signal.SIGTERM, signal.SIGINT):
