@@ -37,10 +37,10 @@ def view(outputs: Mapping[str, Tensor], form: ResponseForm, rows: int, verbose: 
     if rule is None:
         known = ", ".join(sorted({"predictions", "custom", "bare", *_RULES}))
         raise InferenceFailed(f"response.form: {form.form!r} is unknown; there are: {known}")
-    picked = _Picker(form.form, renamed)
-    made = rule.columns(picked)
-    extra = picked.rest() if verbose else {}
-    return View({**made, **extra}, rule.top, rule.one)
+    made = rule.columns(_Picker(form.form, renamed))
+    if verbose:  # what the model gave stands behind what the form made of it
+        made |= {name: tensor for name, tensor in renamed.items() if name not in made}
+    return View(made, rule.top, rule.one)
 
 
 def _by_record(outputs: Mapping[str, Tensor], rows: int) -> Outputs:
@@ -78,10 +78,6 @@ class _Picker:
             )
         return found
 
-    def rest(self) -> Outputs:
-        """What the form did not use."""
-        return self.left
-
 
 def _is_float(tensor: Tensor) -> bool:
     return tensor.dtype.kind == "f"
@@ -89,10 +85,6 @@ def _is_float(tensor: Tensor) -> bool:
 
 def _is_label(tensor: Tensor) -> bool:
     return tensor.dtype.kind in "iubOUS" and _flat(tensor).ndim == 1
-
-
-def _never(tensor: Tensor) -> bool:
-    return False
 
 
 def _flat(tensor: Tensor) -> Tensor:
