@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from gateway.errors import GatewayError, ModelNotFound
 from gateway.types import (
+    INT64_MAX,
     Call,
     InferenceRequest,
     InferenceResponse,
@@ -26,22 +27,25 @@ from gateway.types import (
     Target,
 )
 
-INT64_DIGITS = 19
-
 Device = Literal["auto", "cuda", "cpu"]
 
 
 def from_path(call: Call) -> Target:
-    """The target that the path's `{model}`, `{version}` and `{label}` name."""
+    """The target that the path's `{model}`, `{version}` and `{label}` name; ModelNotFound for what is no version."""
     params = call.params
     model, label, version = params.get("model"), params.get("label"), params.get("version")
-    if version and len(version) > INT64_DIGITS:
-        raise ModelNotFound(f"version {version[:32]} is beyond the range of int64")
     return Target(
         model=unquote(model) if model else None,
-        version=int(version) if version else None,
+        version=_version(version) if version else None,
         label=unquote(label) if label else None,
     )
+
+
+def _version(text: str) -> int:
+    digits = text.lstrip("0") or "0"
+    if digits.isascii() and digits.isdigit() and len(digits) <= len(str(INT64_MAX)) and int(digits) <= INT64_MAX:
+        return int(digits)
+    raise ModelNotFound(f"{text[:32]!r} is no version: expected a whole number up to {INT64_MAX}")
 
 
 class Operation(Struct, frozen=True, kw_only=True):
@@ -49,7 +53,10 @@ class Operation(Struct, frozen=True, kw_only=True):
 
     method: str
     path: str
-    """For people, and the pattern where `pattern` is None: `{name}` stands for `[^/:]+`."""
+    """For people, and the pattern where `pattern` is None: `{name}` stands for `[^/:]+`.
+
+    Of operations that all match, the one with the most characters outside of captures answers, then the first.
+    """
     pattern: re.Pattern[str] | None = None
     """Matched whole against the percent-encoded path; its named groups become `Call.params`."""
     target: Callable[[Call], Target] = from_path
@@ -169,7 +176,7 @@ class Adapter(Protocol):
     """True: a body under a Content-Encoding other than gzip is read as it is; False: it is refused."""
 
     def routes(self) -> Iterable[Operation]:
-        """The operations, most specific first."""
+        """The operations."""
 
     def claims(self, call: Call) -> int:
         """How surely a call that no operation matches speaks this protocol: 0 not at all; the highest answers."""

@@ -16,13 +16,13 @@ import msgspec
 from msgspec import Struct
 
 from gateway.config import NAME_PATTERN, ConfigError, ModelConfig, load_model
+from gateway.types import INT64_MAX
 
 MODEL_FILE = "model.onnx"
 SETTINGS_FILE = "model.toml"
 FLAT_VERSION = 1
 """The version of a model whose files lie in its own folder, without a number."""
 
-INT64_MAX = (1 << 63) - 1
 SETTINGS_BYTES = 1 << 20
 FINGERPRINT_FILES = 2_000
 FINGERPRINT_DEPTH = 8

@@ -17,6 +17,9 @@ State = Literal["START", "LOADING", "AVAILABLE", "UNLOADING", "END"]
 
 DEFAULT_SIGNATURE = "serving_default"
 
+INT64_MAX = (1 << 63) - 1
+"""The greatest version that a model can have."""
+
 FLOAT32_CARRIED = frozenset({"bfloat16", "float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz"})
 """Declared dtypes whose tensors are float32 arrays."""
 

@@ -6,15 +6,14 @@ Source: the REST guide of TF Serving, and where the guide and the code differ, t
 
 import re
 from collections.abc import Iterable, Sequence
-from urllib.parse import unquote
 
 from msgspec import Struct
 
 from adapters._tensorjson import NonFinite
 from adapters.tfserving import answers, describe, errors, examples, metrics, predict, results
 from adapters.tfserving.body import parse_object, signature_name
-from gateway.errors import GatewayError, InvalidTensor
-from gateway.interfaces import Adapter, Answer, DecodeLimits, Describe, Infer, Metrics, Operation, Status
+from gateway.errors import GatewayError, InvalidTensor, ModelNotFound
+from gateway.interfaces import Adapter, Answer, DecodeLimits, Describe, Infer, Metrics, Operation, Status, from_path
 from gateway.types import (
     Call,
     InferenceRequest,
@@ -25,8 +24,6 @@ from gateway.types import (
     RequestSeries,
     Target,
 )
-
-_INT64_MAX = 2**63 - 1
 
 # SPEC: the route ignores case, the verb and `metadata` do not.
 _MODELS = r"(?i:/v1/models)"
@@ -194,20 +191,11 @@ class TFServing:
 
 
 def _target(call: Call) -> Target:
-    params = call.params
-    model, version, label = params.get("model"), params.get("version"), params.get("label")
-    return Target(
-        model=unquote(model) if model else None,
-        version=_number(version) if version else None,
-        label=unquote(label) if label else None,
-    )
-
-
-def _number(version: str) -> int:
-    digits = version.lstrip("0") or "0"
-    if len(digits) > len(str(_INT64_MAX)) or int(digits) > _INT64_MAX:
-        raise errors.VersionOverflow(f"Failed to convert version: {version[:64]} to numeric.")
-    return int(digits)
+    """SPEC: a version beyond 64 bits makes a bad path, not an unknown version."""
+    try:
+        return from_path(call)
+    except ModelNotFound:
+        raise errors.VersionOverflow(f"Failed to convert version: {call.params['version'][:64]} to numeric.") from None
 
 
 def _metrics(series: Sequence[RequestSeries]) -> Reply:

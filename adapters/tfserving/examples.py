@@ -15,12 +15,11 @@ from adapters.tfserving.render import declared, json_type
 from adapters.tfserving.values import B64, Fault, is_b64, tensor_of, unescape
 from gateway.errors import InvalidTensor
 from gateway.interfaces import DecodeLimits
-from gateway.types import Tensor, TensorSpec
+from gateway.types import INT64_MAX, Tensor, TensorSpec
 
 Features = dict[str, list[Any]]
 """Name to values: bool, int, float, str, or a b64 object."""
 
-_INT64_MAX = 2**63 - 1
 _UINT64_MAX = 2**64 - 1
 
 
@@ -74,7 +73,7 @@ def _check_values(name: str, values: list[Any]) -> None:
         # SPEC: TF Serving refuses [1, 2.5] as well; whole numbers are welcome among floats here.
         if kind != first and not {kind, first} <= {"int64", "float"}:
             raise InvalidTensor(f"Unexpected element type in feature: {name} expecting type: {first}")
-        if kind == "int64" and _INT64_MAX < value <= _UINT64_MAX:
+        if kind == "int64" and INT64_MAX < value <= _UINT64_MAX:
             raise InvalidTensor(f"Feature: {name} has uint64_t element. Only int64_t is supported.")
         if is_b64(value) and unescape(value[B64]) is None:
             raise InvalidTensor(
@@ -84,7 +83,7 @@ def _check_values(name: str, values: list[Any]) -> None:
 
 def _kind(value: Any) -> str:
     if isinstance(value, int):
-        return "int64" if -_INT64_MAX - 1 <= value <= _UINT64_MAX else "float"
+        return "int64" if -INT64_MAX - 1 <= value <= _UINT64_MAX else "float"
     if isinstance(value, float):
         return "float"
     return "bytes" if isinstance(value, str | bytes) or is_b64(value) else ""
