@@ -7,6 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gateway.errors import LabelNotFound, LoadFailed, ModelExists, ModelNotFound, NotReady, OutOfMemory
 from gateway.interfaces import Device
@@ -199,6 +200,8 @@ class Models:
                 raise LoadFailed(found.problems[name])
             self.single[name] = directory
             self._folders[name] = found.models[name]
+            if self._scan is not None:  # so that the next look knows it, even if it cannot be read then
+                self._scan = replace(self._scan, models=self._scan.models | found.models)
             self._follow_all()
         await self._settled(name)
         model = self._snapshot.get(name)
