@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from adapters._tensorjson import NonFinite
 from adapters.tfserving import answers, describe, errors, examples, metrics, predict, results
-from adapters.tfserving.body import parse_object, signature_name
+from adapters.tfserving.body import inputs_of, parse_object, signature_name
 from gateway.errors import GatewayError, InvalidTensor, ModelNotFound
 from gateway.interfaces import Adapter, Answer, DecodeLimits, Describe, Infer, Metrics, Operation, Status, from_path
 from gateway.types import (
@@ -134,7 +134,7 @@ class TFServing:
         document, features = examples.read_examples(call.body, self._limits)
         signature = results.classify_signature(signature_name(document), metadata)
         return InferenceRequest(
-            inputs=examples.tensors_of(features, signature.inputs, self._limits),
+            inputs=examples.tensors_of(features, inputs_of(signature), self._limits),
             signature=signature.name,
             outputs=results.classify_outputs(signature),
             wire=len(features),
@@ -146,7 +146,7 @@ class TFServing:
     def _regress(self, call: Call, target: Target, metadata: ModelMetadata) -> InferenceRequest:
         document, features = examples.read_examples(call.body, self._limits)
         signature = results.regress_signature(signature_name(document), metadata)
-        tensors = examples.tensors_of(features, signature.inputs, self._limits)
+        tensors = examples.tensors_of(features, inputs_of(signature), self._limits)
         return InferenceRequest(inputs=tensors, signature=signature.name, wire=len(features))
 
     def _regressions(self, response: InferenceResponse, request: InferenceRequest, call: Call) -> Reply:

@@ -60,6 +60,11 @@ def _dump_each(value: Any, non_finite: NonFinite) -> bytes:
     return orjson.dumps(value)
 
 
+def no_rows(name: str) -> InvalidTensor:
+    """The complaint about a scalar output in the row format."""
+    return InvalidTensor(f'Tensor name: {name} has no shape information ; it is a scalar: send "inputs" instead')
+
+
 def _only(outputs: Outputs, non_finite: NonFinite) -> bytes:
     ((name, tensor),) = outputs.items()
     return dump(tensor, non_finite, name.endswith(_BYTES_SUFFIX))
@@ -76,7 +81,7 @@ def _check_rows(outputs: Outputs) -> None:
     rows = None
     for name, tensor in outputs.items():
         if tensor.ndim == 0:
-            raise InvalidTensor(f'Tensor name: {name} has no shape information ; it is a scalar: send "inputs" instead')
+            raise no_rows(name)
         if rows is None:
             rows = len(tensor)
         elif len(tensor) != rows:

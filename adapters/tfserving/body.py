@@ -5,12 +5,14 @@ Source: TF Serving, tensorflow_serving/util/json_tensor.cc (ParseJson, FillSigna
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from adapters import _json
 from adapters._tensorjson import check_lists, check_size
 from adapters.tfserving.render import render
-from gateway.errors import InvalidTensor, MalformedBody
+from gateway.errors import InvalidTensor, MalformedBody, SignatureNotFound
 from gateway.interfaces import DecodeLimits
-from gateway.types import DEFAULT_SIGNATURE
+from gateway.types import DEFAULT_SIGNATURE, ModelMetadata, Signature, TensorSpec
 
 SIGNATURE = "signature_name"
 
@@ -33,6 +35,19 @@ def parse_object(body: bytes, limits: DecodeLimits) -> dict[str, Any]:
 def signature_name(document: dict[str, Any]) -> str:
     """The signature that the body asks for; an empty name means the default one."""
     return document.get(SIGNATURE) or DEFAULT_SIGNATURE
+
+
+def find_signature(name: str, metadata: ModelMetadata, complaint: str) -> Signature:
+    """The model's signature of that name. Raises SignatureNotFound: the complaint, and what there is instead."""
+    signature = metadata.signatures.get(name)
+    if signature is None:
+        raise SignatureNotFound(f"{complaint}; there are: {', '.join(metadata.signatures)}", name)
+    return signature
+
+
+def inputs_of(signature: Signature) -> dict[str, TensorSpec]:
+    """The inputs, each called as clients know it: a signature's specs carry the graph's own names."""
+    return {name: replace(spec, name=name) for name, spec in signature.inputs.items()}
 
 
 def ill_formed(document: dict[str, Any], reason: str) -> InvalidTensor:

@@ -7,18 +7,9 @@ from typing import Any
 
 import orjson
 
+from adapters.tfserving.render import type_name
 from gateway.errors import LabelNotFound, ModelNotFound
 from gateway.types import ModelMetadata, ModelStatus, Signature, Target, TensorSpec, VersionStatus
-
-_DT_NAMES = {
-    "float32": "DT_FLOAT",
-    "float64": "DT_DOUBLE",
-    "float16": "DT_HALF",
-    "float8e4m3fn": "DT_FLOAT8_E4M3FN",
-    "float8e4m3fnuz": "DT_FLOAT8_E4M3FNUZ",
-    "float8e5m2": "DT_FLOAT8_E5M2",
-    "float8e5m2fnuz": "DT_FLOAT8_E5M2FNUZ",
-}
 
 
 def status(model: ModelStatus | None, target: Target) -> bytes:
@@ -73,7 +64,7 @@ def _signature(signature: Signature) -> dict[str, Any]:
 def _tensor_info(spec: TensorSpec) -> dict[str, Any]:
     sizes = [{"size": "-1" if size is None else str(size), "name": ""} for size in spec.shape or ()]
     return {
-        "dtype": _DT_NAMES.get(spec.dtype, f"DT_{spec.dtype.upper()}"),
+        "dtype": f"DT_{type_name(spec.dtype).upper()}",
         "tensor_shape": {"dim": sizes, "unknown_rank": spec.shape is None},
         "name": spec.name,
     }

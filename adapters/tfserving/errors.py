@@ -54,7 +54,7 @@ STATUS: tuple[tuple[type[GatewayError], int], ...] = (
 )
 """The first class that fits decides."""
 
-VALID_PATHS = (
+_VALID_PATHS = (
     "POST /v1/models/NAME[/versions/N|/labels/L]:predict|classify|regress, "
     "GET /v1/models/NAME[/versions/N|/labels/L][/metadata]"
 )
@@ -67,17 +67,17 @@ def status_of(error: GatewayError) -> int:
 
 def body_of(error: GatewayError, call: Call) -> bytes:
     """`{"error": text}`; for an unknown model also a hint, as TF Serving's words for it are matched by clients."""
-    body = {"error": text_of(error, call)}
+    body = {"error": _text(error, call)}
     if isinstance(error, ModelNotFound) and error.model and not isinstance(error, LabelNotFound):
         body["hint"] = str(error)
     return orjson.dumps({name: text.encode("utf-8", "replace").decode() for name, text in body.items()})
 
 
-def text_of(error: GatewayError, call: Call) -> str:
+def _text(error: GatewayError, call: Call) -> str:
     """TF Serving's words first, then what helps."""
     text = str(error)
     if isinstance(error, RouteNotFound | MethodNotAllowed):
-        return f"Malformed request: {call.method} {call.raw_path[:256]}; valid are {VALID_PATHS}"
+        return f"Malformed request: {call.method} {call.raw_path[:256]}; valid are {_VALID_PATHS}"
     if isinstance(error, LabelNotFound):
         return f"Unrecognized servable version label: {error.label}; {text}"
     if isinstance(error, ModelNotFound) and error.model:

@@ -8,8 +8,6 @@ TensorFlow, core/util/example_proto_fast_parsing.cc for what a missing or ill-ty
 from math import prod
 from typing import Any
 
-from msgspec.structs import replace
-
 from adapters.tfserving.body import ill_formed, parse_object
 from adapters.tfserving.render import declared, json_type
 from adapters.tfserving.values import B64, Fault, is_b64, tensor_of, unescape
@@ -41,8 +39,7 @@ def read_examples(body: bytes, limits: DecodeLimits) -> tuple[dict[str, Any], li
 def tensors_of(examples: list[Features], inputs: dict[str, TensorSpec], limits: DecodeLimits) -> dict[str, Tensor]:
     """One tensor for each input, its first dimension running over the examples. Raises InvalidTensor."""
     return {
-        name: _tensor([example.get(name) or [] for example in examples], replace(spec, name=name), limits)
-        for name, spec in inputs.items()
+        name: _tensor([example.get(name) or [] for example in examples], spec, limits) for name, spec in inputs.items()
     }
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from gateway.types import RequestSeries
 
-PROTOCOL = "tfserving"
+_PROTOCOL = "tfserving"
 
 _COUNT = ":tensorflow:serving:request_count"
 _LATENCY = ":tensorflow:serving:request_latency"
@@ -31,7 +31,7 @@ _APIS = {"predict": "Predict", "classify": "Classify", "regress": "Regress"}
 
 def page(series: Sequence[RequestSeries]) -> str:
     """All inference requests that came by this protocol."""
-    ours = [one for one in series if one.protocol == PROTOCOL and one.operation in _APIS]
+    ours = [one for one in series if one.protocol == _PROTOCOL and one.operation in _APIS]
     return "\n".join([*_counts(ours), *_latencies(ours), ""])
 
 

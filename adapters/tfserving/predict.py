@@ -9,15 +9,15 @@ from typing import Any, Literal
 
 import orjson
 import simdjson
-from msgspec.structs import replace
 
 from adapters import _tensorjson
 from adapters.tfserving import rows
-from adapters.tfserving.body import SIGNATURE, ill_formed, parse_object, signature_name
+from adapters.tfserving.answers import no_rows
+from adapters.tfserving.body import SIGNATURE, find_signature, ill_formed, inputs_of, parse_object, signature_name
 from adapters.tfserving.errors import Unimplemented
 from adapters.tfserving.render import declared, expected
 from adapters.tfserving.values import Fault, is_b64, tensor_of
-from gateway.errors import InvalidTensor, SignatureNotFound
+from gateway.errors import InvalidTensor
 from gateway.interfaces import DecodeLimits
 from gateway.types import DEFAULT_SIGNATURE, InferenceRequest, ModelMetadata, Signature, Tensor, TensorSpec
 
@@ -39,22 +39,11 @@ def decode(body: bytes, metadata: ModelMetadata, limits: DecodeLimits) -> Infere
     return request
 
 
-def signature_of(name: str, metadata: ModelMetadata) -> Signature:
-    """The model's signature of that name. Raises SignatureNotFound."""
-    signature = metadata.signatures.get(name)
-    if signature is None:
-        known = ", ".join(metadata.signatures)
-        raise SignatureNotFound(
-            f'Serving signature name: "{name}" not found in signature def; there are: {known}', name
-        )
-    return signature
-
-
-def check_row_outputs(signature: Signature) -> None:
-    """Raise InvalidTensor if an output has no rows to give: known before the run, so nothing is run for it."""
+def _check_row_outputs(signature: Signature) -> None:
+    """An output without rows is known before the run, so nothing is run for it."""
     for name, spec in signature.outputs.items():
         if spec.shape == ():
-            raise InvalidTensor(f'Tensor name: {name} has no shape information ; it is a scalar: send "inputs" instead')
+            raise no_rows(name)
 
 
 # Fast...
@@ -89,7 +78,7 @@ def _read_numbers(body: bytes, metadata: ModelMetadata, document: Any) -> Infere
     if not _tensorjson.is_rectangular(body, [t.shape for t in tensors.values()], partial(_skeleton, document, tensors)):
         return None
     if wire == ROW:
-        check_row_outputs(signature)
+        _check_row_outputs(signature)
     return InferenceRequest(inputs=tensors, signature=name, wire=wire)
 
 
@@ -119,9 +108,8 @@ def _members(members: list[tuple[str, bytes]]) -> bytes:
 def _read_exactly(body: bytes, metadata: ModelMetadata, limits: DecodeLimits) -> InferenceRequest:
     document = parse_object(body, limits)
     name = signature_name(document)
-    signature = signature_of(name, metadata)
-    # An input's spec carries the graph's own name for it; clients know the signature's.
-    inputs = {label: replace(spec, name=label) for label, spec in signature.inputs.items()}
+    signature = find_signature(name, metadata, f'Serving signature name: "{name}" not found in signature def')
+    inputs = inputs_of(signature)
     if ROW in document and COLUMN in document:
         raise ill_formed(
             document, "Not formatted correctly expecting only one of 'inputs' or 'instances' keys to exist "
@@ -130,7 +118,7 @@ def _read_exactly(body: bytes, metadata: ModelMetadata, limits: DecodeLimits) ->
         shown = name if document.get(SIGNATURE) else "DEFAULT"
         raise InvalidTensor(f'Failed to get input map for signature: {shown}; it has none: send "inputs": {{}}')
     if ROW in document:
-        check_row_outputs(signature)
+        _check_row_outputs(signature)
         tensors = _from_instances(document, inputs, limits)
         return InferenceRequest(inputs=tensors, signature=name, wire=ROW)
     if COLUMN in document:

@@ -10,7 +10,8 @@ import numpy as np
 
 from adapters._tensorjson import NonFinite, dump, texts
 from adapters.tfserving.answers import dump_objects
-from gateway.errors import InvalidTensor, SignatureNotFound
+from adapters.tfserving.body import find_signature
+from gateway.errors import InvalidTensor
 from gateway.types import ModelMetadata, Signature, Tensor
 
 _CLASSES = "classes"
@@ -47,11 +48,7 @@ def regress_signature(name: str, metadata: ModelMetadata) -> Signature:
 
 
 def _signature(name: str, metadata: ModelMetadata) -> Signature:
-    signature = metadata.signatures.get(name)
-    if signature is None:
-        known = ", ".join(metadata.signatures)
-        raise SignatureNotFound(f"No signature was found with the name: {name}; there are: {known}", name)
-    return signature
+    return find_signature(name, metadata, f"No signature was found with the name: {name}")
 
 
 def classifications(outputs: Mapping[str, Tensor], examples: int, non_finite: NonFinite) -> bytes:
