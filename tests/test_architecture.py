@@ -32,6 +32,20 @@ CONFINED: dict[str, Callable[[str], bool]] = {
 }
 """Library -> whether the module of that name may import it."""
 
+INPUT_AND_OUTPUT = {
+    *("asyncio", "http", "logging", "multiprocessing", "os", "pathlib", "selectors", "shutil", "signal", "socket"),
+    *("sqlite3", "ssl", "subprocess", "tempfile", "urllib.request"),
+}
+"""What pure functions do without. An adapter's module `environment` is none: it is asked once, at start."""
+
+KNOWN_TO = {
+    "gateway.pipeline": {"gateway.app", "gateway.server"},
+    "gateway.app": {"gateway.server"},
+    "gateway.server": {"gateway.cli"},
+    "gateway.cli": {"gateway.__main__"},
+}
+"""The floors of the house from the hot path upwards, and who may import each."""
+
 MAY_IMPORT_BY_NAME = "gateway.plugins"
 
 NEVER_IMPORTED = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"}
@@ -142,10 +156,23 @@ def _same_plugin(module: Module, name: str) -> bool:
 
 
 def adapter_libraries(module: Module) -> Iterator[str]:
-    """Adapters do no I/O, so they need the standard library, numpy and codecs."""
+    """Adapters need numpy, codecs and what of the standard library neither opens nor waits: they are pure functions."""
+    if module.room != "adapters":
+        return
     allowed = {*sys.stdlib_module_names, *ADAPTER_LIBRARIES, *ROOMS}
+    pure = not module.name.endswith(".environment")
     for name in module.imports:
-        if module.room == "adapters" and name.partition(".")[0] not in allowed:
+        outward = any(name == one or name.startswith(f"{one}.") for one in INPUT_AND_OUTPUT)
+        if name.partition(".")[0] not in allowed or (pure and outward):
+            yield f"imports {name}"
+    if any(ast.unparse(call.func) == "open" for call in module.calls()):
+        yield "calls open"
+
+
+def floors(module: Module) -> Iterator[str]:
+    """What stands higher is not known below."""
+    for name in sorted(module.own & KNOWN_TO.keys() - {module.name}):
+        if module.name not in KNOWN_TO[name]:
             yield f"imports {name}"
 
 
@@ -226,6 +253,7 @@ def documented_tests(module: Module) -> Iterator[str]:
 RULES: dict[Callable[[Module], Iterator[str]], list[Module]] = {
     own_imports: HOUSE,
     adapter_libraries: HOUSE,
+    floors: HOUSE,
     confined_libraries: HOUSE,
     visible_imports: HOUSE,
     forbidden_things: HOUSE,
@@ -253,6 +281,11 @@ def test_rule_holds(rule: Callable[[Module], Iterator[str]]) -> None:
         (own_imports, "backends.ort", "from adapters import _csv", "imports adapters._csv"),
         (own_imports, "gateway.types", "from gateway.errors import GatewayError", "imports gateway.errors"),
         (adapter_libraries, "adapters.seldon", "from starlette.requests import Request", "starlette.requests.Request"),
+        (adapter_libraries, "adapters._csv", "import urllib.request", "imports urllib.request"),
+        (adapter_libraries, "adapters.tfserving.rows", "from asyncio import to_thread", "imports asyncio.to_thread"),
+        (adapter_libraries, "adapters.seldon", "open('x')", "calls open"),
+        (floors, "gateway.auth", "from gateway.pipeline import Pipeline", "imports gateway.pipeline"),
+        (floors, "gateway.observe", "from gateway import app", "imports gateway.app"),
         (confined_libraries, "gateway.pipeline", "import starlette.responses", "imports starlette.responses"),
         (confined_libraries, "gateway.models", "import onnxruntime", "imports onnxruntime"),
         (visible_imports, "gateway.app", "def f():\n    from gateway import types", "gateway.types inside a function"),
@@ -280,6 +313,7 @@ def test_rule_catches(rule: Callable[[Module], Iterator[str]], name: str, source
     ("name", "source"),
     [
         ("adapters.seldon", "from adapters._tensorjson import decode\nfrom gateway.types import Call\nimport json"),
+        ("adapters.sagemaker.environment", "import os"),
         ("adapters.tfserving.predict", "from adapters.tfserving import errors\nimport numpy as np\nimport simdjson"),
         ("backends.ort", "import onnxruntime\nfrom backends._image import decode"),
         ("gateway.app", "from starlette.applications import Starlette\nfrom gateway import config"),
@@ -287,7 +321,7 @@ def test_rule_catches(rule: Callable[[Module], Iterator[str]], name: str, source
 )
 def test_rules_allow(name: str, source: str) -> None:
     """What the architecture wants passes every import rule."""
-    rules = (own_imports, adapter_libraries, confined_libraries, visible_imports, forbidden_things)
+    rules = (own_imports, adapter_libraries, floors, confined_libraries, visible_imports, forbidden_things)
     assert [fault for rule in rules for fault in rule(Module(name, source))] == []
 
 
