@@ -1,8 +1,8 @@
 """The ASGI application: the operators' own pages, and everything else to the pipeline."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, cast
+from collections.abc import Awaitable, Callable
+from typing import cast
 
 import msgspec
 from starlette.applications import Starlette
@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gateway.body import Body, ClientGone
+from gateway.body import Body, ClientGone, Message, Receive
 from gateway.config import LimitsConfig
 from gateway.models import Models
 from gateway.observe import AccessLog, Observer, RequestIds, Trace
@@ -18,9 +18,8 @@ from gateway.pipeline import Pipeline
 from gateway.streaming import Chunks
 from gateway.types import Call, Reply
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Scope = Message
+Send = Callable[[Message], Awaitable[None]]
 
 METRICS_TYPE = "text/plain; version=1.0.0; charset=utf-8"
 
@@ -85,20 +84,20 @@ class Gateway:
                 peer = scope["client"][0] if scope["client"] else ""
                 self._log.add(trace, seconds, (peer, head.method, path), status, (body.size, sent))
 
-    def _headers(self, reply: Reply, trace: Trace) -> list[tuple[bytes, bytes]]:
+    def _headers(self, reply: Reply, trace: Trace, closes: bool = False) -> list[tuple[bytes, bytes]]:
         headers = [
             (b"content-type", reply.media_type.encode("latin-1")),
             (b"x-request-id", trace.id.encode("latin-1")),
         ]
         for name, value in reply.headers:
             headers.append((name.encode("latin-1"), value.encode("latin-1")))
+        if self.draining or closes:
+            headers.append((b"connection", b"close"))
         return headers
 
     async def _send(self, reply: Reply, content: bytes, trace: Trace, body: Body, unread: bool, send: Send) -> None:
-        headers = self._headers(reply, trace)
+        headers = self._headers(reply, trace, closes=unread)
         headers.append((b"content-length", b"%d" % len(content)))
-        if self.draining or unread:
-            headers.append((b"connection", b"close"))
         await send({"type": "http.response.start", "status": reply.status, "headers": headers})
         if not unread:
             await send({"type": "http.response.body", "body": content})

@@ -9,7 +9,8 @@ from gateway.config import LimitsConfig
 from gateway.errors import BodyTimeout, BodyTooLarge, MalformedBody, UnsupportedMedia
 from gateway.types import Call
 
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
 """ASGI's."""
 
 _GZIP = 16 + zlib.MAX_WBITS
@@ -51,7 +52,7 @@ class Body:
 
     async def read(self, call: Call, *, ignores_unknown_codings: bool) -> bytes:
         """All of it, decoded. Raises BodyTooLarge, BodyTimeout, UnsupportedMedia, MalformedBody or ClientGone."""
-        coding = _coding(call, ignores_unknown_codings)
+        gzipped = _is_gzip(call, ignores_unknown_codings)
         message = await self._next()
         if message.get("more_body"):
             body = await self._gather(message)
@@ -59,7 +60,7 @@ class Body:
             body = self._grown(message)
         self.complete = True
         self.sent = body
-        if not coding:
+        if not gzipped:
             return body
         if len(body) > _OFFLOAD:
             return await asyncio.to_thread(inflate, body, self._limits.body_bytes)
@@ -77,7 +78,7 @@ class Body:
         except TimeoutError:
             return
 
-    async def _next(self) -> MutableMapping[str, Any]:
+    async def _next(self) -> Message:
         try:
             async with asyncio.timeout(self._limits.body_seconds):
                 message = await self._receive()
@@ -87,7 +88,7 @@ class Body:
             raise ClientGone
         return message
 
-    async def _gather(self, message: MutableMapping[str, Any]) -> bytes:
+    async def _gather(self, message: Message) -> bytes:
         chunks = [self._grown(message)]
         try:
             async with asyncio.timeout(self._limits.body_seconds):
@@ -102,7 +103,7 @@ class Body:
             raise self._too_late() from None
         return b"".join(chunks)
 
-    def _grown(self, message: MutableMapping[str, Any]) -> bytes:
+    def _grown(self, message: Message) -> bytes:
         body: bytes = message.get("body", b"")
         self.size += len(body)
         if self.size > self._limits.body_bytes:
@@ -117,8 +118,8 @@ class Body:
         return BodyTimeout(f"the body did not arrive within {self._limits.body_seconds:g} seconds")
 
 
-def _coding(call: Call, ignores_unknown: bool) -> bool:
-    """Whether the body is gzip. Raises UnsupportedMedia for codings nobody here undoes."""
+def _is_gzip(call: Call, ignores_unknown: bool) -> bool:
+    """Raises UnsupportedMedia for codings that nobody here undoes."""
     coding = (call.header(b"content-encoding") or "").strip().lower()
     if coding in ("gzip", "x-gzip"):
         return True
