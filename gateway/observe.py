@@ -8,19 +8,17 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from time import perf_counter
-from typing import BinaryIO
+from typing import BinaryIO, get_args
 
 import msgspec
 from msgspec import Struct
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from gateway.types import RequestSeries
+from gateway.types import RequestSeries, State
 
 BUCKET_BOUNDS = tuple(1e-5 * 1.8**step for step in range(33))
 """Seconds. TF Serving's own latency buckets (10 us x 1.8^k), so that its dashboards can be fed from the same counts."""
-
-STATES = ("START", "LOADING", "AVAILABLE", "UNLOADING", "END")
 
 
 class Trace:
@@ -152,7 +150,7 @@ class Observer:
         )
         for one in self._served():
             version = str(one.version)
-            for name in STATES:
+            for name in get_args(State):
                 state.add_metric([one.model, version, name], float(name == one.state))
             if one.provider:
                 provider.add_metric([one.model, version, one.provider], 1.0)

@@ -161,7 +161,8 @@ class RequestSeries(Struct, frozen=True):
     """Requests of one kind, counted since the start: what a metrics page is rendered from."""
 
     protocol: str
-    model: str
+    service: str
+    """Empty where none was found."""
     operation: str
     status: int
     count: int

@@ -38,7 +38,7 @@ def page(series: Sequence[RequestSeries]) -> str:
 def _counts(series: Iterable[RequestSeries]) -> Iterable[str]:
     totals: dict[tuple[str, str], int] = defaultdict(int)
     for one in series:
-        totals[one.model, _code(one.status)] += one.count
+        totals[one.service, _code(one.status)] += one.count
     yield f"# TYPE {_COUNT} counter"
     for (model, code), count in sorted(totals.items()):
         yield f"{_COUNT}{{{_labels(model_name=model, status=code)}}} {count}"
@@ -47,7 +47,7 @@ def _counts(series: Iterable[RequestSeries]) -> Iterable[str]:
 def _latencies(series: Iterable[RequestSeries]) -> Iterable[str]:
     groups: dict[tuple[str, str], list[RequestSeries]] = defaultdict(list)
     for one in series:
-        groups[one.model, _APIS[one.operation]].append(one)
+        groups[one.service, _APIS[one.operation]].append(one)
     yield f"# TYPE {_LATENCY} histogram"
     for (model, api), group in sorted(groups.items()):
         labels = _labels(model_name=model, API=api, entrypoint="REST")

@@ -242,9 +242,9 @@ def test_metadata_tells_scalars_from_unknown_rank(shape: tuple[int, ...] | None,
 
 
 def _series(
-    status: int, operation: str = "predict", model: str = 'a"\\b', protocol: str = "tfserving"
+    status: int, operation: str = "predict", service: str = 'a"\\b', protocol: str = "tfserving"
 ) -> RequestSeries:
-    return RequestSeries(protocol, model, operation, status, 6, 0.5, (1, 2, 3), (1e-5, 1.8e-5))
+    return RequestSeries(protocol, service, operation, status, 6, 0.5, (1, 2, 3), (1e-5, 1.8e-5))
 
 
 def _page(*series: RequestSeries) -> str:
@@ -272,7 +272,7 @@ def test_metrics_have_tf_servings_names() -> None:
 
 def test_metrics_page_is_prometheus_text() -> None:
     """The page parses, with nothing in it but this protocol's inferences."""
-    page = _page(_series(200), _series(200, "status"), _series(200, protocol="openai", model="other"))
+    page = _page(_series(200), _series(200, "status"), _series(200, protocol="openai", service="other"))
     samples = [sample for family in text_string_to_metric_families(page) for sample in family.samples]
     assert {sample.labels["model_name"] for sample in samples} == {'a"\\b'}
     assert len(list(text_string_to_metric_families(_page()))) == 2

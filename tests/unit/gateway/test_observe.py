@@ -26,6 +26,14 @@ def samples(observer: Observer) -> dict[tuple[str, frozenset[str]], float]:
     }
 
 
+async def run_and_stop(log: AccessLog) -> None:
+    """A log's whole life."""
+    task = asyncio.create_task(log.run())
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
 def test_a_request_is_counted_with_its_bytes_and_time() -> None:
     """Requests, errors, bytes and latency all carry protocol, service, operation and code."""
     observer = Observer()
@@ -50,7 +58,7 @@ def test_series_carry_the_same_counts_as_the_page() -> None:
     observer.record(trace(), 200, 0, 0)
     (series,) = observer.series()
     assert (
-        series.protocol, series.model, series.operation, series.status, series.count,
+        series.protocol, series.service, series.operation, series.status, series.count,
     ) == ("tfserving", "digits", "predict", 200, 1)  # fmt: skip
     assert series.bucket_bounds == BUCKET_BOUNDS
     assert sum(series.bucket_counts) == 1
@@ -77,14 +85,7 @@ def test_the_log_is_one_json_line_a_request() -> None:
     log = AccessLog(out)
     log.add(trace(), 0.0123, ("10.0.0.1", "POST", "/v1/models/" + "x" * 1000), 200, (1, 2))
     log.add(Trace("id-2"), 0.1, ("", "GET", "/nothing"), 404, (0, 3))
-
-    async def run_and_stop() -> None:
-        task = asyncio.create_task(log.run())
-        await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-    asyncio.run(run_and_stop())
+    asyncio.run(run_and_stop(log))
     first, second = (json.loads(line) for line in out.getvalue().splitlines())
     assert len(first["path"]) == 256
     assert {key: first[key] for key in ("id", "status", "ms", "service", "version")} == {
@@ -104,14 +105,7 @@ def test_a_stuck_log_drops_lines_and_says_how_many() -> None:
     log._MOST = 2
     for _ in range(5):
         log.add(trace(), 0.1, ("", "GET", "/"), 200, (0, 0))
-
-    async def run_and_stop() -> None:
-        task = asyncio.create_task(log.run())
-        await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-    asyncio.run(run_and_stop())
+    asyncio.run(run_and_stop(log))
     lines = out.getvalue().splitlines()
     assert json.loads(lines[0]) == {"dropped_lines": 3}
     assert len(lines) == 3
