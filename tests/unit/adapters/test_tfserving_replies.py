@@ -25,6 +25,7 @@ from gateway.types import (
 ADAPTER = create(Config(), DecodeLimits())
 TABLE = PathTable({"tfserving": ADAPTER})
 CALL = Call("POST", "/v1/models/m:predict")
+CHALLENGE = 'APPCODE realm="tensorgate", Bearer realm="tensorgate"'
 
 
 # Paths...
@@ -150,7 +151,7 @@ def test_errors_in_tf_servings_words(error: GatewayError, status: int, text: str
     ("error", "headers"),
     [
         (errors.MethodNotAllowed("text", ["GET", "HEAD"]), (("Allow", "GET, HEAD"),)),
-        (errors.Unauthenticated("text"), (("WWW-Authenticate", 'APPCODE realm="tensorgate", Bearer realm="tensorgate"'),)),
+        (errors.Unauthenticated("text"), (("WWW-Authenticate", CHALLENGE),)),
         (errors.RateLimited("text", 1.2), (("Retry-After", "2"),)),
         (errors.Overloaded("text", 0.01), (("Retry-After", "1"),)),
         (errors.NotReady("text"), ()),
