@@ -1,6 +1,7 @@
 """What adapters, backends and wrappers must offer, and the operations an adapter is made of.
 
-An adapter module exports `Config` (a frozen msgspec Struct) and `create(config, limits) -> Adapter`.
+An adapter module exports `Config` (a frozen msgspec Struct) and `create(config, limits) -> Adapter`; it may export
+`serve_defaults() -> dict`: what its platform says of a container, as tables under those of the configuration file.
 A backend module exports `Config` and `async load(source, config) -> Backend`.
 A wrapper module (an optional table of model.toml) exports `Config` and `wrap(backend, config, source) -> Backend`.
 """
