@@ -16,6 +16,7 @@ GatewayError
     SignatureNotFound         the model has no signature of that name
     Unauthenticated           no credential, or not a valid one
     Forbidden                 a valid credential, but not for this
+    UserError                 a user's class refused the request, with a status of its own
   CapacityError               right request, wrong moment
     Overloaded
     RateLimited
@@ -24,12 +25,18 @@ GatewayError
     OutOfMemory               no room to load or run the model
   BackendError                the model's or the server's fault
     InferenceFailed
+    UserFailed                a user's class failed, with a status of its own
     LoadFailed                a version could not be made ready
 
 `str(error)` is safe to show to any client: no path, process id or traceback is ever in it.
 """
 
 from collections.abc import Sequence
+from typing import Any
+
+BAD_DATA = "MICROSERVICE_BAD_DATA"
+INTERNAL_ERROR = "MICROSERVICE_INTERNAL_ERROR"
+"""Seldon's reasons, which a user's class may replace by its own."""
 
 
 class GatewayError(Exception):
@@ -113,6 +120,19 @@ class Forbidden(RequestError):
     """A valid credential, but not for this service."""
 
 
+class UserError(RequestError):
+    """A user's class refused the request; `status` is 400 to 499 and counts in protocols that have statuses.
+
+    `body`, where there is one, is the JSON value that the class wants answered.
+    """
+
+    def __init__(self, message: str, status: int = 400, reason: str = BAD_DATA, body: Any = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+        self.body = body
+
+
 class CapacityError(GatewayError):
     """The right request at the wrong moment; it may be repeated."""
 
@@ -147,6 +167,16 @@ class BackendError(GatewayError):
 
 class InferenceFailed(BackendError):
     """The model could not answer this request."""
+
+
+class UserFailed(BackendError):
+    """A user's class failed on purpose: as UserError, with a status from 500 to 599."""
+
+    def __init__(self, message: str, status: int = 500, reason: str = INTERNAL_ERROR, body: Any = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+        self.body = body
 
 
 class LoadFailed(BackendError):

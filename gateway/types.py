@@ -29,7 +29,7 @@ class TensorSpec(Struct, frozen=True):
 
     name: str
     dtype: str
-    """A numpy dtype name, or "string", or one of FLOAT32_CARRIED."""
+    """A numpy dtype name, or "string", or one of FLOAT32_CARRIED, or "any": whatever the values themselves are."""
     shape: tuple[int | None, ...] | None
     """None for a free dimension; a shape of None means that even the rank is unknown."""
     media: str = ""
@@ -38,7 +38,7 @@ class TensorSpec(Struct, frozen=True):
     @property
     def numpy_dtype(self) -> np.dtype:
         """The dtype of the arrays that carry this tensor."""
-        if self.dtype == "string":
+        if self.dtype in ("string", "any"):
             return np.dtype(object)
         return np.dtype(np.float32 if self.dtype in FLOAT32_CARRIED else self.dtype)
 
@@ -70,6 +70,8 @@ class ModelMetadata(Struct, frozen=True):
     platform: str
     signatures: dict[str, Signature]
     response: ResponseForm = ResponseForm()
+    extras: Mapping[str, Any] = {}
+    """What only some backends tell; a user's class: "has", its methods, and "init_metadata", what it says of itself."""
 
 
 class InferenceRequest(Struct, frozen=True):

@@ -29,6 +29,8 @@ from gateway.errors import (
     RouteNotFound,
     Unauthenticated,
     UnsupportedMedia,
+    UserError,
+    UserFailed,
 )
 from gateway.types import Call, Reply
 
@@ -102,6 +104,8 @@ def plain(text: str) -> str:
 
 def _container(error: GatewayError) -> Reply:
     status, kind = _find(CONTAINER, error) or (500, "InternalServerException")
+    if isinstance(error, UserError | UserFailed):
+        status = error.status
     body = orjson.dumps({"code": status, "type": kind, "message": plain(str(error))})
     return Reply(body, status, headers=_headers(error))
 
@@ -148,6 +152,8 @@ def _credential_fault(error: Unauthenticated, call: Call) -> tuple[str, str]:
 
 def _model_error(error: GatewayError, call: Call) -> Reply:
     status, _ = _find(CONTAINER, error) or (500, "")
+    if isinstance(error, UserError | UserFailed):
+        status = error.status
     text = plain(str(error))
     if isinstance(error, DeadlineExceeded):
         status, text = 0, _TIMED_OUT  # SPEC: the real service says 0 where no answer came

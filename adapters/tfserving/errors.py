@@ -23,6 +23,8 @@ from gateway.errors import (
     RouteNotFound,
     Unauthenticated,
     UnsupportedMedia,
+    UserError,
+    UserFailed,
 )
 from gateway.types import Call
 
@@ -62,6 +64,8 @@ _VALID_PATHS = (
 
 def status_of(error: GatewayError) -> int:
     """The HTTP status."""
+    if isinstance(error, UserError | UserFailed):
+        return error.status
     return next((status for kind, status in STATUS if isinstance(error, kind)), 500)
 
 
