@@ -89,6 +89,13 @@ def identity(dtype: str = "float32", dims: Dims = ("N",), name: str = "x", outpu
     return model([node("Identity", [name], [output])], [value(name, dtype, dims)], [value(output, dtype, dims)])
 
 
+def lookup(size: int) -> onnx.ModelProto:
+    """The numbers 0, 1, ... of a list, by their places; a place outside of it fails the run, not the load."""
+    return model(
+        [node("Gather", ["w", "x"], ["y"])], [value("x", "int64")], [value("y", "float32")], [weight("w", floats(size))]
+    )
+
+
 def write(model: onnx.ModelProto | bytes, folder: Path) -> Path:
     """Put the model into the folder as model.onnx; returns the folder."""
     folder.mkdir(parents=True, exist_ok=True)

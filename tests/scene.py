@@ -28,6 +28,13 @@ def on_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
     return run
 
 
+def put(path: Path, text: str = "x") -> Path:
+    """A file, with the folders above it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, "utf-8")
+    return path
+
+
 class FakeConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """The table of the fake backend and of the fake wrappers."""
 
@@ -123,15 +130,18 @@ class Scene:
         self._change = asyncio.Event()
 
     def put(self, name: str, text: str = "x") -> None:
-        path = self.root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, "utf-8")
+        put(self.root / name, text)
 
     def remove(self, name: str) -> None:
         shutil.rmtree(self.root / name)
 
+    async def notice(self) -> None:
+        """Two looks, which is what a change takes; the loads that follow are only begun."""
+        await self.models.look()
+        await self.models.look()
+
     async def settle(self) -> None:
-        """Two looks, which is what a change takes, and the loads that follow."""
+        """Two looks, and the loads that follow."""
         await self.models.refresh()
         await self.models.refresh()
 

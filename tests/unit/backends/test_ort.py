@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx_models import floats, identity, model, node, value, weight
+from onnx_models import floats, identity, lookup, model, node, value, weight
 
 from backends import ort
 from gateway.errors import InferenceFailed, InvalidTensor, SignatureNotFound
@@ -211,14 +211,7 @@ def test_a_dimension_that_must_be_shared(load: Load) -> None:
 
 def test_an_index_out_of_bounds(load: Load) -> None:
     """What ONNX Runtime calls an invalid argument is the caller's mistake."""
-    served = load(
-        model(
-            [node("Gather", ["w", "x"], ["y"])],
-            [value("x", "int64")],
-            [value("y", "float32")],
-            [weight("w", floats(4))],
-        )
-    )
+    served = load(lookup(4))
     with pytest.raises(InvalidTensor) as caught:
         served.infer({"x": np.array([9])})
     assert str(caught.value).startswith("Gather: indices element out of data bounds, idx=9")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx_models import floats, identity, model, node, value, weight
+from onnx_models import floats, identity, lookup
 from onnxruntime.capi.onnxruntime_pybind11_state import EPFail, Fail, InvalidArgument, RuntimeException
 
 from backends import ort
@@ -211,10 +211,7 @@ def test_a_cpu_that_cannot_take_over(load: Load) -> None:
 def test_a_request_that_fails_on_both(load: Load) -> None:
     """What the CPU says of the request is what the client is told."""
     machine = Machine()
-    gather = model(
-        [node("Gather", ["w", "x"], ["y"])], [value("x", "int64")], [value("y", "float32")], [weight("w", floats(4))]
-    )
-    served = load(gather, sessions=machine)
+    served = load(lookup(4), sessions=machine)
     machine.failures.append(ILLEGAL_ACCESS)
     with pytest.raises(InvalidTensor, match="out of data bounds"):
         served.infer({"x": np.array([9])})

@@ -4,16 +4,10 @@ import os
 from pathlib import Path
 
 import pytest
+from scene import put
 
 from gateway.config import ConfigError
 from gateway.repository import OUTSIDE, ModelFolder, Scan, scan
-
-
-def put(path: Path, text: str = "x") -> Path:
-    """A file, with the folders above it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, "utf-8")
-    return path
 
 
 def only(root: Path) -> ModelFolder:

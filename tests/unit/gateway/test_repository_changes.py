@@ -5,17 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from scene import put
 
 from gateway import repository
 from gateway.repository import FINGERPRINT_DEPTH, scan, settle
-
-
-def put(path: Path, text: str = "x") -> Path:
-    """A file, with the folders above it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, "utf-8")
-    return path
-
 
 # What counts as a change...
 
