@@ -1,5 +1,6 @@
 """The command line: exit codes, messages, help."""
 
+import re
 import socket
 import subprocess
 import sys
@@ -58,6 +59,40 @@ def test_check_looks_at_the_models_too(models: Path, capsys: pytest.CaptureFixtu
     (models / "echo" / "model.toml").write_text("versions = 'newest'")
     assert main(["check", config(models)]) == 1
     assert "echo/model.toml: versions: " in capsys.readouterr().err
+
+
+def test_a_model_may_have_a_folder_of_its_own(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is checked and loaded under the name that the file gives it."""
+    (models.parent / "gateway.toml").write_text('[models]\nmine = "models/echo"\n[results]\ndir = "results"')
+    path = str(models.parent / "gateway.toml")
+    assert main(["check", path]) == 0
+    assert main(["models", path]) == 0
+    assert re.search(r"^mine +1 +AVAILABLE", capsys.readouterr().out, re.MULTILINE)
+    assert not (models.parent / "results").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[models]\nmine = 'absent'", "absent does not exist"),
+        ("[models]\n'a/b' = 'models/echo'", "gateway.toml: models: Expected `str` matching regex"),
+        ("[models_control]\nenabled = true", "models_control.roots: no folder is named"),
+        ("[limits]\nelements = 1", "models_dir: no models folder is named"),
+    ],
+)
+def test_check_names_models_that_are_not_there(
+    models: Path, text: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By their folder or by the key to set."""
+    (models.parent / "gateway.toml").write_text(text)
+    assert main(["check", str(models.parent / "gateway.toml")]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_serve_refuses_a_results_folder_of_others(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Before it listens: the folder is cleaned in time, so it must be for nothing else."""
+    assert main(["serve", config(models, "[results]\ndir = 'models'"), "--port", "0"]) == 1
+    assert "results.dir: models holds other files" in capsys.readouterr().err
 
 
 def test_routes_lists_every_path(capsys: pytest.CaptureFixture[str]) -> None:
