@@ -77,10 +77,9 @@ def stream(url: str) -> dict[str, Any]:
 def broken_stream(url: str) -> dict[str, Any]:
     """What a stream gives before it breaks, and how that shows."""
     answer = client(url).invoke_endpoint_with_response_stream(EndpointName="stream", Body=b"1")
-    parts = []
+    parts: list[str] = []
     try:
-        for event in answer["Body"]:
-            parts.append(event["PayloadPart"]["Bytes"].decode())
+        parts.extend(event["PayloadPart"]["Bytes"].decode() for event in answer["Body"])
     except EventStreamError as error:
         return {"parts": parts, "code": error.response["Error"]["Code"], "message": error.response["Error"]["Message"]}
     return {"parts": parts}

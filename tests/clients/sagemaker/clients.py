@@ -35,7 +35,7 @@ def interpreter() -> str:
     return done.stdout.strip()
 
 
-def run(script: str, *arguments: str) -> Any:
+def run(script: str, *arguments: str, sent: str = "") -> Any:
     """What a script beside this file prints, run by that Python; nothing but loopback is meant to be reached."""
     environment = {
         "PATH": os.environ["PATH"],
@@ -43,17 +43,19 @@ def run(script: str, *arguments: str) -> Any:
         "PYTHONWARNINGS": "ignore",
         "AWS_EC2_METADATA_DISABLED": "true",
         "NO_PROXY": "*",
+        "SAGEMAKER_SUPPRESS_V2_WARNING": "1",
     }
     done = subprocess.run(
         [interpreter(), HERE / script, *arguments],
         env=environment,
+        input=sent,
         capture_output=True,
         text=True,
         timeout=SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return json.loads(done.stdout.splitlines()[-1])  # the SDK logs to standard output
 
 
 class Failing(BaseHTTPRequestHandler):
