@@ -1,17 +1,22 @@
 """ONNX's own backend tests and the dtype identities, answered through the ort backend."""
 
+import asyncio
+import shutil
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import onnx_cases
 import pytest
 
+from backends import ort
 from gateway.errors import InferenceFailed, InvalidTensor, LoadFailed
-from gateway.types import DEFAULT_SIGNATURE
+from gateway.interfaces import ModelSource
+from gateway.types import DEFAULT_SIGNATURE, InferenceRequest, ModelMetadata
 
-Serve = Callable[..., tuple[dict[str, np.ndarray], Any]]
+Answer = tuple[dict[str, np.ndarray], ModelMetadata]
+Serve = Callable[[Path, dict[str, np.ndarray]], Answer]
 
 SIZE = (2, 3)
 PLAIN_DTYPES = {
@@ -21,6 +26,27 @@ PLAIN_DTYPES = {
     "bool": "bool",
     **{f"{sign}int{bits}": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
 }
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Serve:
+    """Load one model file and answer one request."""
+    version = tmp_path / "1"
+    version.mkdir()
+
+    async def run(inputs: dict[str, np.ndarray]) -> Answer:
+        source = ModelSource("node_test", 1, version, tmp_path, device="cpu")
+        backend = await ort.load(source, ort.Config())
+        try:
+            return (await backend.infer(InferenceRequest(inputs))).outputs, backend.metadata
+        finally:
+            await backend.close()
+
+    def serve_file(model: Path, inputs: dict[str, np.ndarray]) -> Answer:
+        shutil.copyfile(model, version / "model.onnx")
+        return asyncio.run(run(inputs))
+
+    return serve_file
 
 
 @pytest.mark.parametrize("name", onnx_cases.answerable())

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import onnx_cases
 import pytest
-from live import LiveGateway, gateway
+from live import gateway
 
 EMPTY = "test_triu_zero"
 """The one test with an input that JSON cannot write: of shape [0, 5]."""
@@ -28,12 +28,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     for path in onnx_cases.DTYPE_IDENTITY.glob("*.onnx"):
         (folder / path.stem / "1").mkdir(parents=True)
         shutil.copy(path, folder / path.stem / "1" / "model.onnx")
-    with gateway("--models", folder) as live:
-        yield from _client(live)
-
-
-def _client(live: LiveGateway) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=live.url, timeout=30) as client:
+    with gateway("--models", folder) as live, httpx.Client(base_url=live.url, timeout=30) as client:
         yield client
 
 

@@ -1,37 +1,17 @@
-"""A model becomes a backend, and one request its answer."""
+"""A model becomes a loaded backend."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 import onnx_models
 import pytest
+from served import Load, Served
 
 from backends import ort
 from gateway.interfaces import Backend, ModelSource
-from gateway.types import InferenceRequest, InferenceResponse
-
-
-class Served:
-    """A loaded backend on an event loop of its own."""
-
-    def __init__(self, runner: asyncio.Runner, backend: Backend) -> None:
-        self.runner = runner
-        self.backend = backend
-
-    def infer(self, inputs: Mapping[str, Any], **request: Any) -> dict[str, np.ndarray]:
-        """The outputs for those inputs."""
-        return self.runner.run(self.respond(inputs, **request)).outputs
-
-    async def respond(self, inputs: Mapping[str, Any], **request: Any) -> InferenceResponse:
-        """The whole response."""
-        return await self.backend.infer(InferenceRequest(dict(inputs), **request))
-
-
-Load = Callable[..., Served]
 
 
 @pytest.fixture

@@ -1,19 +1,17 @@
 """Requests to the ort backend: what goes in, what comes out and what is refused before ONNX Runtime sees it."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 from onnx_models import floats, identity, lookup, model, node, value, weight
+from served import Load
 
 from backends import ort
 from gateway.errors import InferenceFailed, InvalidTensor, SignatureNotFound
 from gateway.types import InferenceRequest
-
-Load = Callable[..., Any]
 
 DTYPES = ["bool", "float16", "float32", "float64", *(f"{s}int{b}" for s in ("", "u") for b in (8, 16, 32, 64))]
 

@@ -1,17 +1,14 @@
 """What a numpy array cannot be as it is: strings, sequences, maps and optionals."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 from onnx_models import floats, identity, map_type, model, node, sequence_type, tensor_type, value
+from served import Load
 
 from gateway.errors import InferenceFailed, InvalidTensor
-
-Load = Callable[..., Any]
-
 
 # Strings...
 

@@ -1,20 +1,19 @@
 """CUDA and the CPU that takes over, played through with CPU sessions: which device serves, and what is told of it."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 from onnx_models import floats, identity, lookup
 from onnxruntime.capi.onnxruntime_pybind11_state import EPFail, Fail, InvalidArgument, RuntimeException
+from served import Load
 
 from backends import ort
 from backends._session import Model, OnnxRuntime, Provider, Session
 from gateway.errors import InferenceFailed, InvalidTensor, LoadFailed
 from gateway.interfaces import BackendStatus
-
-Load = Callable[..., Any]
 
 NO_DRIVER = "no NVIDIA driver (libcuda.so.1) on this machine"
 ILLEGAL_ACCESS = Fail(

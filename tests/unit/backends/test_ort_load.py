@@ -21,11 +21,10 @@ from onnx_models import (
     weight,
     write,
 )
+from served import Load
 
 from gateway.errors import InvalidTensor, LoadFailed
 from gateway.interfaces import SignatureConfig
-
-Load = Callable[..., Any]
 
 
 def refusal(load: Load, *args: Any, **keywords: Any) -> str:
