@@ -66,7 +66,8 @@ class Operation(Struct, frozen=True, kw_only=True):
 class Infer(Operation, frozen=True, kw_only=True):
     """Body to tensors, one run, tensors to body."""
 
-    decode: Callable[[Call, Target, ModelMetadata], InferenceRequest]
+    decode: Callable[[Call, Target, ModelMetadata], InferenceRequest | Reply]
+    """A reply is an answer that this model needs no run for."""
     encode: Callable[[InferenceResponse, InferenceRequest, Call], Reply]
     stream: Callable[[AsyncIterator[InferenceResponse], InferenceRequest, Call], Reply] | None = None
     """Encodes the parts when `request.stream` is set; failures after the first part are the reply's own business."""

@@ -151,6 +151,8 @@ class Pipeline:
         loaded.acquire()
         try:
             request = await _sized(len(call.body), operation.decode, call, target, loaded.metadata)
+            if isinstance(request, Reply):
+                return request
             if request.stream and operation.stream is not None:
                 return await self._stream(operation.stream, loaded, request, call)
             response = await loaded.backend.infer(request)
@@ -186,6 +188,8 @@ class Pipeline:
         loaded.acquire()
         try:
             request = await _sized(len(call.body), operation.decode, call, target, loaded.metadata)
+            if isinstance(request, Reply):
+                return _whole(request)
             response = await loaded.backend.infer(request)
             return _whole(await _sized(_nbytes(response), operation.encode, response, request, call))
         finally:
