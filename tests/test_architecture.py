@@ -22,7 +22,16 @@ MAY_IMPORT_OWN = {
 }
 """The language itself stands on nothing."""
 
-ADAPTER_LIBRARIES = {"numpy", "msgspec", "simdjson", "orjson", "pybase64", "prometheus_client", "google", "python_multipart"}
+ADAPTER_LIBRARIES = {
+    "numpy",
+    "msgspec",
+    "simdjson",
+    "orjson",
+    "pybase64",
+    "prometheus_client",
+    "google",
+    "python_multipart",
+}
 """`google` is protobuf."""
 
 HTTP_MODULES = {f"gateway.{name}" for name in ("app", "cli", "protocol", "server", "proxy", "control.api")}
