@@ -7,13 +7,27 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-START_SECONDS = 60.0
+
+def becomes(true: Callable[[], bool], seconds: float) -> bool:
+    """Whether it comes true in that time; it is asked every now and then."""
+    limit = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > limit:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def put_echo(models: Path, name: str, settings: str = "") -> None:
+    """A model in the folder that answers with what it was sent; `settings` are further lines of its model.toml."""
+    (models / name).mkdir(parents=True)
+    (models / name / "model.toml").write_text(f'backend = "echo"\n{settings}')
 
 
 class LiveGateway:
@@ -45,20 +59,19 @@ class LiveGateway:
 
     def wait_for_log(self, text: str, seconds: float = 10.0) -> None:
         """Wait until stderr holds the text; the access log is written a few times a second."""
-        until = time.monotonic() + seconds
-        while text not in self.errors():
-            assert time.monotonic() < until, f"{text} is not in the log"
-            time.sleep(0.02)
+        assert becomes(lambda: text in self.errors(), seconds), f"{text} is not in the log"
 
     def wait_until(self, path: str, status: int, seconds: float = 20.0) -> httpx.Response:
         """Ask until the path answers with that status."""
-        until = time.monotonic() + seconds
-        while True:
+        reply = httpx.Response(0)
+
+        def answers() -> bool:
+            nonlocal reply
             reply = httpx.get(f"{self.url}{path}")
-            if reply.status_code == status or time.monotonic() > until:
-                assert reply.status_code == status, reply.text
-                return reply
-            time.sleep(0.02)
+            return reply.status_code == status
+
+        assert becomes(answers, seconds), reply.text
+        return reply
 
     def metric(self, name: str, **labels: str) -> float:
         """What the samples of /metrics with that name and those labels add up to."""
@@ -68,10 +81,8 @@ class LiveGateway:
 
     def wait_for_metric(self, name: str, value: float, seconds: float = 10.0, **labels: str) -> None:
         """Ask until the metric has the value."""
-        until = time.monotonic() + seconds
-        while (found := self.metric(name, **labels)) != value:
-            assert time.monotonic() < until, f"{name} is {found}, not {value}"
-            time.sleep(0.02)
+        as_wanted = becomes(lambda: self.metric(name, **labels) == value, seconds)
+        assert as_wanted, f"{name} is {self.metric(name, **labels)}, not {value}"
 
     def stop(self, number: int = signal.SIGTERM, seconds: float = 40.0) -> int:
         """Send the signal and return the exit code."""

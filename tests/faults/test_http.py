@@ -7,20 +7,17 @@ from collections.abc import Iterator
 import httpx
 import psutil
 import pytest
-from live import LiveGateway, gateway
+from live import LiveGateway, gateway, put_echo
 
 PREDICT = "/v1/models/echo:predict"
 GOOD = b'{"instances": [1.5]}'
-ECHO = 'backend = "echo"\n[echo.inputs.x]\ndtype = "float32"\nshape = [-1]\n'
-ANY_SHAPE = 'backend = "echo"\n'
 
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveGateway]:
     folder = tmp_path_factory.mktemp("models")
-    for name, text in (("echo", ECHO), ("any", ANY_SHAPE)):
-        (folder / name).mkdir()
-        (folder / name / "model.toml").write_text(text)
+    put_echo(folder, "echo", "[echo.inputs.x]\nshape = [-1]\n")
+    put_echo(folder, "any")
     with gateway("--models", folder) as running:
         yield running
 

@@ -12,11 +12,13 @@ from types import TracebackType
 from typing import Self
 
 import httpx
+import numpy as np
 import onnx
 import psutil
 import pytest
 from live import LiveGateway, gateway
-from onnx import TensorProto, helper
+from onnx_models import external, node, value, weight
+from onnx_models import model as model_of
 
 PATIENCE_SECONDS = 15.0
 PACE_SECONDS = 0.002
@@ -33,18 +35,13 @@ access_log = "off"
 
 def adds(number: float, padding: int = 0) -> bytes:
     """A model of y = x + number, so that an answer tells which model gave it."""
-    graph = helper.make_graph(
-        [helper.make_node("Add", ["x", "number"], ["y"]), helper.make_node("Identity", ["padding"], ["unused"])],
-        "adds",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n"])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n"])],
-        [
-            helper.make_tensor("number", TensorProto.FLOAT, [1], [number]),
-            helper.make_tensor("padding", TensorProto.UINT8, [padding], bytes(padding), raw=True),
-        ],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    return bytes(model.SerializeToString())
+    weights = [weight("number", np.float32([number])), weight("padding", np.zeros(padding, np.uint8))]
+    return _adds([node("Identity", ["padding"], ["unused"])], weights)
+
+
+def _adds(more: list[onnx.NodeProto], weights: list[onnx.TensorProto]) -> bytes:
+    nodes = [node("Add", ["x", "number"], ["y"]), *more]
+    return bytes(model_of(nodes, [value("x", "float32")], [value("y", "float32")], weights).SerializeToString())
 
 
 class Folder:
@@ -236,12 +233,7 @@ def test_confined(live: LiveGateway, model: Folder, root: Path) -> None:
     (model.path / "2").symlink_to(outside)
     assert model.until(lambda told: 2 in told and bool(told[2][1]))[2] == ("END", "leads outside the models folder")
     (model.path / "2").unlink()
-    external = onnx.load_from_string(adds(1))
-    stored = external.graph.initializer[0]
-    stored.ClearField("float_data")
-    stored.data_location = TensorProto.EXTERNAL
-    stored.external_data.add(key="location", value="../../../outside/model.onnx")
-    model.put(3, external.SerializeToString())
+    model.put(3, _adds([], [external("number", np.float32([1]), "../../../outside/model.onnx")]))
     state, error = model.until(lambda told: 3 in told and bool(told[3][1]))[3]
     assert state == "END"
     assert "outside" in error

@@ -7,16 +7,14 @@ import time
 from pathlib import Path
 
 import httpx
-from live import gateway
+from live import gateway, put_echo
 
 BODY = b'{"instances": [1.5]}'
 
 
 def folder(tmp_path: Path, delay_ms: float) -> Path:
     """A models folder with one echo that takes its time."""
-    (tmp_path / "slow").mkdir()
-    text = f'backend = "echo"\n[echo]\ndelay_ms = {delay_ms}\n[echo.inputs.x]\ndtype = "float32"\nshape = [-1]\n'
-    (tmp_path / "slow" / "model.toml").write_text(text)
+    put_echo(tmp_path, "slow", f"[echo]\ndelay_ms = {delay_ms}\n")
     return tmp_path
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from live import LiveGateway, gateway
+from live import LiveGateway, gateway, put_echo
 
 CONFIG = """
 models_dir = "models"
@@ -37,11 +37,8 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveGateway]:
     """alpha -> one (default), beta and gamma -> two (keys), talker -> one (openai only), and the model three itself."""
     folder = tmp_path_factory.mktemp("addressing")
     for number, name in enumerate(("one", "two", "three"), 1):
-        (folder / "models" / name).mkdir(parents=True)
         # The output's name tells which model answered: it shows where there are two outputs.
-        text = f'backend = "echo"\n[echo]\nsuffix = "_{number}"\n'
-        text += '[echo.inputs.a]\ndtype = "float32"\nshape = [-1]\n[echo.inputs.b]\ndtype = "float32"\nshape = [-1]\n'
-        (folder / "models" / name / "model.toml").write_text(text)
+        put_echo(folder / "models", name, f'[echo]\nsuffix = "_{number}"\n[echo.inputs.a]\n[echo.inputs.b]\n')
     (folder / "gateway.toml").write_text(CONFIG)
     with gateway(folder / "gateway.toml") as running:
         yield running
