@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from live import LiveGateway, gateway
 
-from gateway import config, plugins
+from gateway import config, interfaces, plugins
 from gateway.cli import main
 from gateway.interfaces import SignatureConfig
 from gateway.observe import AccessLine, Observer
@@ -91,6 +91,17 @@ def test_plugin_keys_are_documented(kind: plugins.Kind, name: str) -> None:
     module = plugins.load(kind, name, "Config")
     missing = [key for key in module.Config.__struct_fields__ if not re.search(rf"`{key}`|\b{key} = ", TEXT[page])]
     assert not missing
+
+
+def test_operations_are_documented() -> None:
+    """docs/writing-an-adapter.md has a row for each kind of operation that the gateway knows."""
+    rows = _rows(_section("docs/writing-an-adapter.md", "Operations"))
+    kinds = [kind.__name__ for kind in vars(interfaces).values() if _is_operation(kind)]
+    assert sorted(row[0].strip("`") for row in rows) == sorted(kinds)
+
+
+def _is_operation(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, interfaces.Operation) and kind is not interfaces.Operation
 
 
 def test_metrics_are_documented() -> None:
