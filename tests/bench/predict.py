@@ -28,7 +28,7 @@ import mlp
 import numpy as np
 from contenders import Contender, running
 from load import measure
-from report import Samples, memory, table, verdict, versions
+from report import Neighbours, Samples, memory, table, verdict, versions
 
 ROWS = (1, 32)
 CONNECTIONS = (1, 8, 32)
@@ -45,8 +45,9 @@ def main() -> None:
         check_same_numbers(contenders, bodies.values())
         for contender in contenders:
             measure(contender, bodies[1], 8, 1)
+        neighbours = Neighbours(contenders)
         samples = measure_all(contenders, bodies, options)
-        print("\n".join((*table(samples), *verdict(samples), *memory(contenders))))
+        print("\n".join((*table(samples), *verdict(samples), *memory(contenders), neighbours.told())))
 
 
 def _options() -> argparse.Namespace:

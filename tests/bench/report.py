@@ -3,9 +3,11 @@
 import os
 import platform
 import statistics
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 
+import psutil
 from contenders import Contender
 from load import Sample, find_wrk
 from msgspec import Struct
@@ -15,6 +17,9 @@ RUNTIMES = ("onnxruntime-gpu", "onnxruntime")
 
 AIMS = {1: 0.8, 32: 1.0}
 """Rows a request to the least requests/s against the yardstick."""
+
+QUIET_CORES = 0.2
+"""What others may use before requests/s say little."""
 
 Cell = tuple[int, int]
 """Rows a request, connections."""
@@ -82,6 +87,30 @@ def verdict(samples: Samples) -> Iterable[str]:
         ratios = [_ratio(named, "gateway", "requests_per_s") for cell, named in samples.items() if cell[0] == rows]
         shown = ", ".join(f"{ratio:.2f}" for ratio in ratios)
         yield f"  {rows:>2} rows: {shown}; aim {aim:.1f}: {'reached' if min(ratios) >= aim else 'missed'}"
+
+
+class Neighbours:
+    """What everybody else on the machine has computed since this was made."""
+
+    def __init__(self, contenders: Sequence[Contender]) -> None:
+        self._contenders = contenders
+        self._started = time.monotonic()
+        self._before = self._foreign_seconds()
+
+    def _foreign_seconds(self) -> float:
+        machine = psutil.cpu_times()
+        own = psutil.Process().cpu_times()
+        ours = own.user + own.system + own.children_user + own.children_system
+        ours += sum(contender.cpu_seconds() for contender in self._contenders)
+        return float(sum(machine) - machine.idle - machine.iowait - ours)
+
+    def told(self) -> str:
+        """A line for the report."""
+        cores = (self._foreign_seconds() - self._before) / (time.monotonic() - self._started)
+        line = f"\nOther processes kept {max(cores, 0.0):.2f} of {os.cpu_count()} cores busy meanwhile"
+        if cores < QUIET_CORES:
+            return line
+        return f"{line}: requests/s and latencies are theirs as much as ours; of the figures, trust CPU only"
 
 
 def memory(contenders: Iterable[Contender]) -> Iterable[str]:
