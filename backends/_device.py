@@ -3,12 +3,12 @@
 import numpy as np
 from msgspec import Struct
 
-from backends._failures import of_device, shown
+from backends._failures import of_device, out_of_memory, shown
 from backends._graph import MODEL_FILE, Graph
 from backends._pace import Pace, measure
 from backends._plan import smallest
 from backends._session import Config, Model, Provider, Session, Sessions, log
-from gateway.errors import LoadFailed
+from gateway.errors import LoadFailed, OutOfMemory
 from gateway.interfaces import BackendStatus, ModelSource
 
 MAX_WARM_ELEMENTS = 1 << 26
@@ -38,7 +38,7 @@ class Opener:
         self._model = Model(directory / MODEL_FILE, graph.rewritten)
 
     def open(self) -> Opened:
-        """A session as `source.device` has it. Raises LoadFailed."""
+        """A session as `source.device` has it. Raises LoadFailed or OutOfMemory."""
         device = self._source.device
         if device == "cpu":
             return self._opened("CPU")
@@ -48,14 +48,14 @@ class Opener:
             return self._opened("CPU", note=f"CUDA is not used: {problem}")
         try:
             return self._opened("CUDA")
-        except LoadFailed as error:
+        except (LoadFailed, OutOfMemory) as error:
             if device == "cuda":
                 raise
             log.warning("%s: CUDA failed at load, the CPU takes over: %s", self._label(), error.__cause__ or error)
             return self._opened("CPU", note=f"CUDA failed at load: {error}", fallbacks=1)
 
     def open_cpu(self) -> Session:
-        """A session that takes over from CUDA. Raises LoadFailed."""
+        """A session that takes over from CUDA. Raises LoadFailed or OutOfMemory."""
         return self._session("CPU")
 
     def _opened(self, provider: Provider, note: str = "", fallbacks: int = 0) -> Opened:
@@ -69,7 +69,7 @@ class Opener:
             return self._sessions.open(self._model, self._config, provider)
         except Exception as error:
             log.info("%s: no session: %s", self._label(), error)
-            raise LoadFailed(f"{MODEL_FILE}: {shown(error, self.hidden)}") from error
+            raise self._failure(error) from error
 
     def _warm_up(self, session: Session, provider: Provider) -> tuple[float | None, int]:
         """Seconds and elements of the smallest run.
@@ -86,9 +86,13 @@ class Opener:
             return measure(lambda: session.run(fetch, feed)), elements
         except Exception as error:
             if provider == "CUDA" and of_device(error):
-                raise LoadFailed(f"{MODEL_FILE}: {shown(error, self.hidden)}") from error
+                raise self._failure(error) from error
             log.info("%s: the warm-up run failed, which may be the zeros' fault: %s", self._label(), error)
             return None, elements
+
+    def _failure(self, error: Exception) -> LoadFailed | OutOfMemory:
+        text = f"{MODEL_FILE}: {shown(error, self.hidden)}"
+        return OutOfMemory(text) if out_of_memory(error) else LoadFailed(text)
 
     def _label(self) -> str:
         return f"{self._source.name} version {self._source.version}"

@@ -98,6 +98,8 @@ def _parse(file: Path) -> onnx.ModelProto:
         model = onnx.load_model(file, format="protobuf", load_external_data=False)
     except OSError as error:
         raise LoadFailed(f"{MODEL_FILE} cannot be read: {error.strerror}") from None
+    except MemoryError:
+        raise
     except Exception:
         # protobuf's DecodeError, which has moved between its modules.
         raise LoadFailed(f"{MODEL_FILE} is not an ONNX model, or is damaged or cut short") from None

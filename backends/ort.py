@@ -20,7 +20,7 @@ from backends._pace import NEVER
 from backends._plan import Plan, plans
 from backends._session import Config, OnnxRuntime, Session, Sessions, log
 from backends._signatures import not_found
-from gateway.errors import GatewayError, InferenceFailed, LoadFailed
+from gateway.errors import GatewayError, InferenceFailed, LoadFailed, OutOfMemory
 from gateway.interfaces import Backend, BackendStatus, ModelSource
 from gateway.types import InferenceRequest, InferenceResponse, ModelMetadata, Tensor
 
@@ -30,7 +30,7 @@ PLATFORM = "onnxruntime_onnx"
 
 
 async def load(source: ModelSource, config: Config, sessions: Sessions | None = None) -> Backend:
-    """The folder's model.onnx, warmed up. Raises LoadFailed, whose text shows no path."""
+    """The folder's model.onnx, warmed up. Raises LoadFailed or OutOfMemory, whose text shows no path."""
     return await asyncio.to_thread(_load, source, config, sessions or OnnxRuntime())
 
 
@@ -40,7 +40,7 @@ def _load(source: ModelSource, config: Config, sessions: Sessions) -> "OrtBacken
         opener = Opener(source, graph, config, sessions)
         return OrtBackend(source, plans(graph, source.signatures), opener, opener.open(), config)
     except MemoryError:
-        raise LoadFailed("there is not enough memory for the model") from None
+        raise OutOfMemory(f"{_graph.MODEL_FILE} is larger than what is free") from None
 
 
 class OrtBackend:
@@ -136,7 +136,7 @@ class OrtBackend:
                 return self._session
             try:
                 cpu = await asyncio.to_thread(self._opener.open_cpu) if self._cpu is None else self._cpu
-            except LoadFailed as second:
+            except (LoadFailed, OutOfMemory) as second:
                 log.error("%s: CUDA failed: %s; nor does the CPU take it: %s", self._label, error, second)
                 raise InferenceFailed(f"CUDA failed, and the CPU cannot take over: {second}") from error
             self._cpu = cpu

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from onnx_models import floats, identity, lookup
 from onnxruntime.capi.onnxruntime_pybind11_state import EPFail, Fail, InvalidArgument, RuntimeException
@@ -12,7 +13,7 @@ from served import Load
 
 from backends import ort
 from backends._session import Model, OnnxRuntime, Provider, Session
-from gateway.errors import InferenceFailed, InvalidTensor, LoadFailed
+from gateway.errors import InferenceFailed, InvalidTensor, LoadFailed, OutOfMemory
 from gateway.interfaces import BackendStatus
 
 NO_DRIVER = "no NVIDIA driver (libcuda.so.1) on this machine"
@@ -134,6 +135,26 @@ def test_a_warm_up_that_the_model_fails(load: Load) -> None:
     machine = Machine()
     machine.failures.append(InvalidArgument("indices element out of data bounds"))
     assert status(load(identity(), sessions=machine)) == BackendStatus("CUDA")
+
+
+@pytest.mark.parametrize("error", [MemoryError("std::bad_alloc"), OUT_OF_MEMORY])
+def test_no_memory_for_the_model(load: Load, error: Exception) -> None:
+    """Where memory is what is short, that is what is told; with device auto, the CPU may have more of it."""
+    machine = Machine(load_fails=error)
+    with pytest.raises(OutOfMemory, match=r"^model\.onnx: "):
+        load(identity(), sessions=machine, device="cuda")
+    assert status(load(identity(), sessions=machine)).provider == "CPU"
+
+
+def test_no_memory_for_the_file(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that does not fit is not called damaged."""
+
+    def full(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(onnx, "load_model", full)
+    with pytest.raises(OutOfMemory, match=r"^model\.onnx is larger than what is free$"):
+        load(identity())
 
 
 # Failures at run time...
