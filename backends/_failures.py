@@ -6,7 +6,7 @@ from pathlib import Path
 
 from onnxruntime.capi.onnxruntime_pybind11_state import DeviceReset, EPFail, InvalidArgument
 
-from gateway.errors import GatewayError, InferenceFailed, InvalidTensor
+from gateway.errors import GatewayError, InferenceFailed, InvalidTensor, OutOfMemory
 
 MAX_CHARS = 500
 
@@ -46,6 +46,8 @@ def answer(error: Exception, proven: bool, hide: Iterable[Path] = ()) -> Gateway
     """
     if isinstance(error, UnicodeDecodeError):
         return InferenceFailed("the model gave a string that is not UTF-8")
+    if out_of_memory(error):
+        return OutOfMemory("there is not enough memory to run the model on this request")
     text = shown(error, hide)
     if isinstance(error, InvalidArgument):
         return InvalidTensor(text)

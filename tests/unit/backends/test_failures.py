@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from backends._failures import MAX_CHARS, of_device, shown
+from backends._failures import MAX_CHARS, answer, of_device, shown
+from gateway.errors import OutOfMemory
 
 SOURCE = "/onnxruntime_src/onnxruntime/core"
 
@@ -54,3 +55,9 @@ def test_sources_of_the_cuda_provider() -> None:
     text = f"{SOURCE}/providers/cuda/math/matmul.cc:90 onnxruntime::cuda::MatMul::Compute(int) a was false. left is 2"
     assert not of_device(Exception(text))
     assert of_device(Exception("CUDNN failure 8: CUDNN_STATUS_EXECUTION_FAILED"))
+
+
+@pytest.mark.parametrize("text", ["std::bad_alloc", "Failed to allocate memory for requested buffer of size 4096"])
+def test_want_of_memory_is_told_as_such(text: str) -> None:
+    """Neither the model's fault nor the caller's: protocols have a status of its own for it."""
+    assert isinstance(answer(RuntimeError(text), proven=True), OutOfMemory)
