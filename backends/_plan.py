@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from backends._graph import Edge, Graph
 from backends._ports import InputPort, OutputPort, check_wanted, gather, input_port
-from backends._signatures import Wiring, wire
+from backends._signatures import Wiring, wirings
 from gateway.errors import InvalidTensor, LoadFailed
 from gateway.interfaces import SignatureConfig
 from gateway.types import Signature, Tensor
@@ -21,7 +21,7 @@ class Plan(Struct, frozen=True):
     inputs: tuple[InputPort, ...]
     outputs: tuple[OutputPort, ...]
     fetch: tuple[str, ...]
-    wires: tuple[str, ...]
+    names: tuple[str, ...]
     plain: bool
     """No output needs more than a name."""
     stand_ins: dict[str, Any]
@@ -36,8 +36,8 @@ class Plan(Struct, frozen=True):
 
     def select(self, names: Sequence[str]) -> tuple[OutputPort, ...]:
         """The ports of the wanted outputs, in the signature's order. Raises InvalidTensor."""
-        check_wanted(names, self.wires)
-        return tuple(port for port in self.outputs if port.wire in names)
+        check_wanted(names, self.names)
+        return tuple(port for port in self.outputs if port.name in names)
 
     def disagreement(self, inputs: Mapping[str, Tensor]) -> InvalidTensor | None:
         """The complaint about dimensions that share a name but not a size.
@@ -56,7 +56,7 @@ def plans(graph: Graph, configs: Mapping[str, SignatureConfig]) -> dict[str, Pla
     """A plan for every signature. Raises LoadFailed for signatures that the graph cannot answer."""
     inputs = {name: edge.spec for name, edge in graph.inputs.items()}
     outputs = {name: edge.spec for name, edge in graph.outputs.items()}
-    return {name: _plan(graph, wiring) for name, wiring in wire(configs, inputs, outputs).items()}
+    return {name: _plan(graph, wiring) for name, wiring in wirings(configs, inputs, outputs).items()}
 
 
 def _plan(graph: Graph, wiring: Wiring) -> Plan:
@@ -67,7 +67,7 @@ def _plan(graph: Graph, wiring: Wiring) -> Plan:
         inputs=ports,
         outputs=outputs,
         fetch=tuple(port.inner for port in outputs),
-        wires=tuple(port.wire for port in outputs),
+        names=tuple(port.name for port in outputs),
         plain=all(port.plain for port in outputs),
         stand_ins=_stand_ins(graph, wiring),
         named_dims=_named_dims({name: graph.inputs[own] for name, own in wiring.inputs.items()}),

@@ -16,7 +16,8 @@ from gateway.types import FLOAT32_CARRIED, Tensor, TensorSpec
 class InputPort(Struct, frozen=True):
     """One input of a signature."""
 
-    wire: str
+    name: str
+    """As clients know it."""
     inner: str
     """The runtime's name for it."""
     spec: TensorSpec
@@ -60,7 +61,7 @@ class InputPort(Struct, frozen=True):
     def _misfit(self, array: Tensor) -> InvalidTensor:
         given = "string" if array.dtype == object else array.dtype.name
         return InvalidTensor(
-            f'input "{self.wire}" is {given} of shape {_shape(array.shape)}, but the model takes {describe(self.spec)}'
+            f'input "{self.name}" is {given} of shape {_shape(array.shape)}, but the model takes {describe(self.spec)}'
         )
 
     def _decoded(self, array: Tensor) -> Tensor:
@@ -79,12 +80,12 @@ class InputPort(Struct, frozen=True):
         if isinstance(item, str):
             return item
         if not isinstance(item, bytes):
-            raise InvalidTensor(f'input "{self.wire}": item {index} is {type(item).__name__}, not a string')
+            raise InvalidTensor(f'input "{self.name}": item {index} is {type(item).__name__}, not a string')
         try:
             return item.decode("utf-8")
         except UnicodeDecodeError:
             raise InvalidTensor(
-                f'input "{self.wire}": item {index} is binary and not UTF-8, but the model takes text'
+                f'input "{self.name}": item {index} is binary and not UTF-8, but the model takes text'
             ) from None
 
     def unencodable(self, array: Tensor) -> InvalidTensor | None:
@@ -94,7 +95,7 @@ class InputPort(Struct, frozen=True):
                 try:
                     item.encode("utf-8")
                 except UnicodeEncodeError:
-                    return InvalidTensor(f'input "{self.wire}": item {index} is not valid Unicode text')
+                    return InvalidTensor(f'input "{self.name}": item {index} is not valid Unicode text')
                 except AttributeError:
                     continue
         return None
@@ -103,7 +104,7 @@ class InputPort(Struct, frozen=True):
 class OutputPort(Struct, frozen=True):
     """One output of a signature."""
 
-    wire: str
+    name: str
     inner: str
     spec: TensorSpec
     plain: bool = True
@@ -114,7 +115,7 @@ class OutputPort(Struct, frozen=True):
         if isinstance(value, np.ndarray):
             return value
         if value is None:
-            raise InferenceFailed(f'output "{self.wire}" is optional, and the model gave nothing for it')
+            raise InferenceFailed(f'output "{self.name}" is optional, and the model gave nothing for it')
         if isinstance(value, dict):
             return np.array(list(value.values()), self.spec.numpy_dtype)
         if not value:
@@ -124,26 +125,26 @@ class OutputPort(Struct, frozen=True):
     def _of_maps(self, maps: Sequence[dict[Any, Any]]) -> Tensor:
         keys = maps[0].keys()
         if any(one.keys() != keys for one in maps):
-            raise InferenceFailed(f'output "{self.wire}" is a sequence of maps with different keys; no tensor holds it')
+            raise InferenceFailed(f'output "{self.name}" is a sequence of maps with different keys; no tensor holds it')
         return np.array([list(one.values()) for one in maps], self.spec.numpy_dtype)
 
     def _stacked(self, tensors: Sequence[Tensor]) -> Tensor:
         shapes = sorted({tensor.shape for tensor in tensors})
         if len(shapes) > 1:
             raise InferenceFailed(
-                f'output "{self.wire}" is a sequence of tensors of different shapes, '
+                f'output "{self.name}" is a sequence of tensors of different shapes, '
                 f"such as {_shape(shapes[0])} and {_shape(shapes[-1])}; no tensor holds it"
             )
         return np.stack(tensors)
 
 
 def input_port(
-    wire: str, spec: TensorSpec, *, inner: str = "", text: bool = False, sequence: bool = False, optional: bool = False
+    name: str, spec: TensorSpec, *, inner: str = "", text: bool = False, sequence: bool = False, optional: bool = False
 ) -> InputPort:
     """The port for an input of that spec."""
     shape = spec.shape
     return InputPort(
-        wire=wire,
+        name=name,
         inner=inner or spec.name,
         spec=spec,
         dtype=spec.numpy_dtype,
@@ -159,7 +160,7 @@ def gather(ports: Sequence[InputPort], inputs: Mapping[str, Tensor], into: dict[
     """Put each input under the runtime's name for it and count the elements. Raises InvalidTensor."""
     elements = found = 0
     for port in ports:
-        array = inputs.get(port.wire)
+        array = inputs.get(port.name)
         if array is None:
             if port.optional:
                 continue
@@ -174,8 +175,8 @@ def gather(ports: Sequence[InputPort], inputs: Mapping[str, Tensor], into: dict[
 
 def wrong_names(ports: Sequence[InputPort], inputs: Mapping[str, Tensor]) -> InvalidTensor:
     """The complaint about inputs that are missing or that nobody knows."""
-    known = [port.wire for port in ports]
-    missing = [port.wire for port in ports if port.wire not in inputs and not port.optional]
+    known = [port.name for port in ports]
+    missing = [port.name for port in ports if port.name not in inputs and not port.optional]
     unknown = [name for name in inputs if name not in known]
     faults = [f"{word} {_quoted(names)}" for word, names in (("missing", missing), ("unknown", unknown)) if names]
     return InvalidTensor(f"inputs: {' and '.join(faults)}; the signature takes {_quoted(known) or 'none'}")

@@ -12,19 +12,19 @@ CLASSIFY_OUTPUTS = frozenset({"classes", "scores"})
 
 
 class Wiring(Struct, frozen=True):
-    """A signature, and which of the model's own names each name on the wire stands for."""
+    """A signature, and which of the model's own names each of its names stands for."""
 
     signature: Signature
     inputs: dict[str, str]
     outputs: dict[str, str]
 
 
-def wire(
+def wirings(
     configs: Mapping[str, SignatureConfig], inputs: Mapping[str, TensorSpec], outputs: Mapping[str, TensorSpec]
 ) -> dict[str, Wiring]:
     """The wiring of every signature. Raises LoadFailed for names that the model does not have."""
     configs = configs or {DEFAULT_SIGNATURE: SignatureConfig()}
-    return {name: _wire(name, config, inputs, outputs) for name, config in configs.items()}
+    return {name: _wiring(name, config, inputs, outputs) for name, config in configs.items()}
 
 
 def not_found(name: str) -> SignatureNotFound:
@@ -32,7 +32,7 @@ def not_found(name: str) -> SignatureNotFound:
     return SignatureNotFound(f'Serving signature name: "{name}" not found in signature def', name)
 
 
-def _wire(
+def _wiring(
     name: str, config: SignatureConfig, inputs: Mapping[str, TensorSpec], outputs: Mapping[str, TensorSpec]
 ) -> Wiring:
     taken = config.inputs or {own: own for own in inputs}
@@ -43,8 +43,8 @@ def _wire(
     signature = Signature(
         name=name,
         method=config.method,
-        inputs={wire: inputs[own] for wire, own in taken.items()},
-        outputs={wire: outputs[own] for wire, own in given.items()},
+        inputs={told: inputs[own] for told, own in taken.items()},
+        outputs={told: outputs[own] for told, own in given.items()},
     )
     return Wiring(signature, dict(taken), dict(given))
 

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from backends._ports import InputPort, check_wanted, gather, input_port
-from backends._signatures import Wiring, not_found, wire
+from backends._signatures import Wiring, not_found, wirings
 from gateway.errors import InvalidTensor, LoadFailed
 from gateway.interfaces import Backend, BackendStatus, ModelSource
 from gateway.types import (
@@ -47,7 +47,7 @@ async def load(source: ModelSource, config: Config) -> Backend:
     """An echo with those inputs. Raises LoadFailed."""
     inputs = {name: _spec(name, one) for name, one in config.inputs.items()}
     outputs = {f"{name}{config.suffix}": _spec(f"{name}{config.suffix}", one) for name, one in config.inputs.items()}
-    plans = {name: _Plan(wiring, config.suffix) for name, wiring in wire(source.signatures, inputs, outputs).items()}
+    plans = {name: _Plan(wiring, config.suffix) for name, wiring in wirings(source.signatures, inputs, outputs).items()}
     return EchoBackend(source, plans, config.delay_ms / 1000)
 
 

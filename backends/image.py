@@ -59,16 +59,17 @@ def wrap(backend: Backend, config: Config, source: ModelSource) -> Backend:
     inputs = _image_inputs(backend.metadata.signatures, config.input)
     spec = next(iter(inputs.values()))[1]
     arrangement = arrange(spec, config.layout, config.size, config.channels)
-    return ImageBackend(backend, {name: wire for name, (wire, _) in inputs.items()}, _Decoder(config, arrangement))
+    names = {signature: name for signature, (name, _) in inputs.items()}
+    return ImageBackend(backend, names, _Decoder(config, arrangement))
 
 
 def _image_inputs(signatures: dict[str, Signature], wanted: str) -> dict[str, tuple[str, TensorSpec]]:
     """For each signature that takes the image: the input's name and spec."""
     found = {
-        name: (wire, spec)
-        for name, signature in signatures.items()
-        for wire, spec in signature.inputs.items()
-        if wanted in ("", wire, spec.name)
+        signature.name: (name, spec)
+        for signature in signatures.values()
+        for name, spec in signature.inputs.items()
+        if wanted in ("", name, spec.name)
     }
     specs = {spec.name: spec for signature in signatures.values() for spec in signature.inputs.values()}
     if not wanted and len(specs) != 1:
@@ -120,15 +121,15 @@ class ImageBackend:
         await self._inner.close()
 
     async def _with_pixels(self, request: InferenceRequest) -> InferenceRequest:
-        wire = self._inputs.get(request.signature, "")
-        array = request.inputs.get(wire)
+        name = self._inputs.get(request.signature, "")
+        array = request.inputs.get(name)
         if array is None or array.dtype != object:
             return request
-        return replace(request, inputs={**request.inputs, wire: await self._decoder.decode(wire, array)})
+        return replace(request, inputs={**request.inputs, name: await self._decoder.decode(name, array)})
 
 
-def _with_image(signature: Signature, wire: str) -> Signature:
-    return replace(signature, inputs={**signature.inputs, wire: replace(signature.inputs[wire], media="image")})
+def _with_image(signature: Signature, name: str) -> Signature:
+    return replace(signature, inputs={**signature.inputs, name: replace(signature.inputs[name], media="image")})
 
 
 class _Decoder:
@@ -149,35 +150,35 @@ class _Decoder:
         if self._as_is and arrangement.dtype == np.int8:
             raise LoadFailed("image: an int8 input cannot hold pixels from 0 to 255; set mean = 128, or scale")
 
-    async def decode(self, wire: str, array: Tensor) -> Tensor:
+    async def decode(self, name: str, array: Tensor) -> Tensor:
         """Shapes: [], [n] or [n, 1] -> [n, ...]. Raises InvalidTensor, naming the item and what is wrong with it."""
-        items = self._items(wire, array)
+        items = self._items(name, array)
         if sum(map(len, items)) > INLINE_BYTES:
-            return await asyncio.to_thread(lambda: self._stacked(wire, self._opened(wire, items)))
-        images = self._opened(wire, items)
+            return await asyncio.to_thread(lambda: self._stacked(name, self._opened(name, items)))
+        images = self._opened(name, items)
         if count_pixels(images) > INLINE_PIXELS:
-            return await asyncio.to_thread(self._stacked, wire, images)
-        return self._stacked(wire, images)
+            return await asyncio.to_thread(self._stacked, name, images)
+        return self._stacked(name, images)
 
-    def _items(self, wire: str, array: Tensor) -> list[bytes]:
+    def _items(self, name: str, array: Tensor) -> list[bytes]:
         if array.ndim > 2 or array.shape[1:] not in ((), (1,)):
             shape = ",".join(map(str, array.shape))
-            raise InvalidTensor(f'input "{wire}": images come as a list, one a row, not as shape [{shape}]')
+            raise InvalidTensor(f'input "{name}": images come as a list, one a row, not as shape [{shape}]')
         items: list[Any] = array.ravel().tolist()
         if len(items) > self._max_images:
-            raise InvalidTensor(f'input "{wire}": {len(items)} images; at most {self._max_images} are taken at once')
+            raise InvalidTensor(f'input "{name}": {len(items)} images; at most {self._max_images} are taken at once')
         if len(items) != 1 and not self._arrangement.batched:
-            raise InvalidTensor(f'input "{wire}": {len(items)} images; the model takes one')
+            raise InvalidTensor(f'input "{name}": {len(items)} images; the model takes one')
         for index, item in enumerate(items):
             if not isinstance(item, bytes):
                 hint = ' (in JSON an image is {"b64": "..."})' if isinstance(item, str) else ""
                 raise InvalidTensor(
-                    f'input "{wire}": item {index} is {"text" if hint else type(item).__name__}, '
+                    f'input "{name}": item {index} is {"text" if hint else type(item).__name__}, '
                     f"but an image is binary{hint}"
                 )
         return items
 
-    def _opened(self, wire: str, items: Sequence[bytes]) -> list[ImageFile]:
+    def _opened(self, name: str, items: Sequence[bytes]) -> list[ImageFile]:
         images: list[ImageFile] = []
         height, width = self._frame.size or (0, 0)
         left = self._max_pixels
@@ -185,27 +186,27 @@ class _Decoder:
             try:
                 images.append(header(item))
             except PictureError as error:
-                raise InvalidTensor(f'input "{wire}": item {index} is {error}') from None
+                raise InvalidTensor(f'input "{name}": item {index} is {error}') from None
             left -= max(images[-1].width * images[-1].height, height * width)
             if left < 0:
                 raise InvalidTensor(
-                    f'input "{wire}": item {index} has {images[-1].width} x {images[-1].height} pixels; '
+                    f'input "{name}": item {index} has {images[-1].width} x {images[-1].height} pixels; '
                     f"at most {self._max_pixels} in all are taken at once"
                 )
         return images
 
-    def _stacked(self, wire: str, images: Sequence[ImageFile]) -> Tensor:
+    def _stacked(self, name: str, images: Sequence[ImageFile]) -> Tensor:
         arrangement = self._arrangement
         stack = np.empty((len(images), *arrangement.empty_shape), arrangement.dtype)
         for index, image in enumerate(images):
             try:
                 row = arrangement.row(self._valued(pixels(image, self._frame)))
             except PictureError as error:
-                raise InvalidTensor(f'input "{wire}": item {index} is {error}') from None
+                raise InvalidTensor(f'input "{name}": item {index} is {error}') from None
             if index == 0:
                 stack = np.empty((len(images), *row.shape), arrangement.dtype)
             if row.shape != stack.shape[1:]:
-                raise InvalidTensor(f'input "{wire}": item {index} differs in size from item 0, and no size is set')
+                raise InvalidTensor(f'input "{name}": item {index} differs in size from item 0, and no size is set')
             stack[index] = row
         return stack if arrangement.batched else stack[0]
 

@@ -73,10 +73,10 @@ class OrtBackend:
         if plan is None:
             raise not_found(request.signature)
         feed, elements = plan.feed(request.inputs)
-        ports, wires, fetch = plan.outputs, plan.wires, plan.fetch
+        ports, names, fetch = plan.outputs, plan.names, plan.fetch
         if request.outputs:
             ports = plan.select(request.outputs)
-            wires, fetch = tuple(port.wire for port in ports), tuple(port.inner for port in ports)
+            names, fetch = tuple(port.name for port in ports), tuple(port.inner for port in ports)
         session = self._session
         try:
             if elements <= self._pace.inline_elements:
@@ -89,8 +89,8 @@ class OrtBackend:
             results = await self._recover(error, session, plan, request, fetch, feed)
         self._proven = True
         if plan.plain:
-            return InferenceResponse(dict(zip(wires, results, strict=True)))
-        return InferenceResponse({port.wire: port.tensor(value) for port, value in zip(ports, results, strict=True)})
+            return InferenceResponse(dict(zip(names, results, strict=True)))
+        return InferenceResponse({port.name: port.tensor(value) for port, value in zip(ports, results, strict=True)})
 
     async def stream(self, request: InferenceRequest) -> AsyncIterator[InferenceResponse]:
         """The one answer."""
@@ -152,7 +152,7 @@ class OrtBackend:
     def _failure(self, error: Exception, plan: Plan, inputs: dict[str, Tensor]) -> GatewayError:
         if isinstance(error, UnicodeEncodeError):
             for port in plan.inputs:
-                if complaint := port.wire in inputs and port.unencodable(inputs[port.wire]):
+                if complaint := port.name in inputs and port.unencodable(inputs[port.name]):
                     return complaint
         failure = answer(error, self._proven, self._opener.hidden)
         if about_shapes(error):
