@@ -15,8 +15,6 @@ from gateway.types import ModelStatus, ResponseForm, State, VersionStatus
 ENDED_KEPT = 8
 """Versions that are gone and still told of; the list must not grow with every release."""
 
-PREDICTIONS = ResponseForm()
-
 
 class Loaded:
     """A version that answers. Whoever runs it holds it between `acquire` and `release`, all on one event loop."""
@@ -24,12 +22,7 @@ class Loaded:
     __slots__ = ("_drained", "backend", "fingerprint", "in_flight", "load_seconds", "metadata", "version")
 
     def __init__(
-        self,
-        version: int,
-        backend: Backend,
-        fingerprint: str,
-        load_seconds: float,
-        response: ResponseForm = PREDICTIONS,
+        self, version: int, backend: Backend, fingerprint: str, load_seconds: float, response: ResponseForm
     ) -> None:
         self.version = version
         self.backend = backend
