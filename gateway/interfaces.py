@@ -37,12 +37,13 @@ def from_path(call: Call) -> Target:
     model, label, version = params.get("model"), params.get("label"), params.get("version")
     return Target(
         model=unquote(model) if model else None,
-        version=_version(version) if version else None,
+        version=version_number(version) if version else None,
         label=unquote(label) if label else None,
     )
 
 
-def _version(text: str) -> int:
+def version_number(text: str) -> int:
+    """The version that the text writes. Raises ModelNotFound for what is none, or beyond 64 bits."""
     digits = text.lstrip("0") or "0"
     if digits.isascii() and digits.isdigit() and len(digits) <= len(str(INT64_MAX)) and int(digits) <= INT64_MAX:
         return int(digits)
