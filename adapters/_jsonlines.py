@@ -83,6 +83,8 @@ def decode_dense_lines(body: bytes, spec: RowSpec, openings: Sequence[bytes]) ->
     opening, closing = first[: first.rfind(b"[") + 1], first[first.find(b"]") :]
     if not opening or opening.translate(None, b" \t") not in openings or not text.endswith(closing):
         return None
+    if any(set(b" \t") & set(name) for name in opening.split(b'"')[1::2]):
+        return None  # a space that is part of a name
     if closing.translate(None, b" \t") != b"]" + b"}" * opening.count(b"{"):
         return None
     columns = first.count(b",") - opening.count(b",") + 1

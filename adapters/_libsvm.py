@@ -95,7 +95,8 @@ def _parse_chunk(lines: bytes, width: int, dtype: np.dtype) -> tuple[Tensor, Ten
     colons = int(_COLON[1:-1])
     if not (colon == colons).all() or np.count_nonzero(numbers == colons) != len(colon):
         return None
-    whole = index.astype(np.int64)
+    with np.errstate(invalid="ignore"):  # an index of 1e99, or none at all
+        whole = index.astype(np.int64)
     return (lengths // _PAIR, whole, value) if (whole == index).all() else None
 
 

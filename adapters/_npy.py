@@ -7,6 +7,7 @@ Source: numpy/lib/_format_impl.py (npy 1.0 to 3.0); scipy/sparse/_matrix_io.py.
 import io
 import re
 import struct
+import sys
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -27,6 +28,7 @@ _DESCR = re.compile(rb"'descr'\s*:\s*'([<>|=]?)([a-zA-Z])([0-9]{0,6})'")
 _FORTRAN = re.compile(rb"'fortran_order'\s*:\s*(True|False)")
 _SHAPE = re.compile(rb"'shape'\s*:\s*\(((?:\s*+[0-9]{1,19}+(?![0-9])L?+\s*+,?+)*+)\)")
 _AXES = 32
+_FIRST_SURROGATE, _LAST_SURROGATE = 0xD800, 0xDFFF
 
 _MEMBERS = 32
 _MEMBER = b"PK\x01\x02"
@@ -50,8 +52,16 @@ def decode_npy(body: bytes, limits: DecodeLimits) -> Tensor:
         raise MalformedBody(f"the npy header says {size * dtype.itemsize} bytes of data, got {len(data)}")
     if not size:
         return np.zeros(shape, dtype) if max(shape) <= limits.elements else np.zeros((0,), dtype)
+    if dtype.kind == "U":
+        _check_unicode(np.frombuffer(data, np.dtype("u4").newbyteorder(dtype.byteorder)))
     array = np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
     return np.require(array, dtype.newbyteorder("="), ["C", "A"])
+
+
+def _check_unicode(codes: Tensor) -> None:
+    """NOTE: numpy makes such an array without a look, and fails with a SystemError when a text is taken out of it."""
+    if ((codes > sys.maxunicode) | ((codes >= _FIRST_SURROGATE) & (codes <= _LAST_SURROGATE))).any():
+        raise MalformedBody("the npy array holds code points that are no Unicode text")
 
 
 def _header(body: bytes) -> tuple[np.dtype, bool, tuple[int, ...], memoryview]:

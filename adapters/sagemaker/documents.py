@@ -25,6 +25,7 @@ _LISTS = ("instances", "examples")
 _WRAPPERS = ("features", "data")
 _DANGLING = re.compile(rb",\s*[\]}]")
 
+_SPACE = re.compile(r"[ \t\r\n]*")
 _LONGEST_INT = 300
 
 Inputs = Mapping[str, TensorSpec]
@@ -63,13 +64,17 @@ def parse(body: bytes) -> list[Any]:
 def _documents(text: str) -> list[Any]:
     decoder = json.JSONDecoder(parse_int=_int)
     documents = []
-    at = len(text) - len(text.lstrip())
+    at = _skip_space(text, 0)
     while at < len(text):
         document, at = decoder.raw_decode(text, at)
         documents.append(document)
-        while at < len(text) and text[at].isspace():
-            at += 1
+        at = _skip_space(text, at)
     return documents
+
+
+def _skip_space(text: str, at: int) -> int:
+    match = _SPACE.match(text, at)
+    return match.end() if match else at
 
 
 def _int(text: str) -> int:

@@ -15,6 +15,9 @@ from gateway.types import ResponseForm, Tensor
 Outputs = dict[str, Tensor]
 
 
+_NUMBERS = "iubf"
+
+
 class View(Struct, frozen=True):
     """An answer, ready to be written: its first dimension runs over the records."""
 
@@ -30,7 +33,10 @@ def view(outputs: Mapping[str, Tensor], form: ResponseForm, rows: int, verbose: 
     renamed = {form.names.get(name, name): tensor for name, tensor in _by_record(outputs, rows).items()}
     if form.form in ("predictions", "custom"):
         hidden = set() if verbose or form.form == "predictions" else renamed.keys() - set(form.names.values())
-        return View({name: tensor for name, tensor in renamed.items() if name not in hidden})
+        shown = {name: tensor for name, tensor in renamed.items() if name not in hidden}
+        if not shown:
+            raise InferenceFailed(f"response.names: none of them is an output; the model's are: {', '.join(outputs)}")
+        return View(shown)
     if form.form == "bare":
         return View(renamed, top="")
     rule = _RULES.get(form.form)
@@ -65,8 +71,10 @@ class _Picker:
         self.names = ", ".join(outputs)
 
     def take(self, name: str, fits: Callable[[Tensor], bool]) -> Tensor | None:
-        """The output of that name, else the first that fits, if there is one."""
-        found = name if name in self.left else next((key for key, tensor in self.left.items() if fits(tensor)), None)
+        """The output of that name if it can be used at all, else the first that fits, if there is one."""
+        if name in self.left and (fits(self.left[name]) or self.left[name].dtype.kind in _NUMBERS):
+            return self.left.pop(name)
+        found = next((key for key, tensor in self.left.items() if fits(tensor)), None)
         return None if found is None else self.left.pop(found)
 
     def need(self, name: str, fits: Callable[[Tensor], bool]) -> Tensor:
@@ -81,6 +89,10 @@ class _Picker:
 
 def _is_float(tensor: Tensor) -> bool:
     return tensor.dtype.kind == "f"
+
+
+def _is_cluster(tensor: Tensor) -> bool:
+    return tensor.dtype.kind in "iu" and _flat(tensor).ndim == 1
 
 
 def _is_label(tensor: Tensor) -> bool:
@@ -110,14 +122,15 @@ class _Rule(Struct, frozen=True):
 
 def _kmeans(pick: _Picker) -> Outputs:
     """Clusters and distances are floats; a distance to each cluster becomes that to the closest."""
-    closest = pick.take("closest_cluster", _is_label)
+    closest = pick.take("closest_cluster", _is_cluster)
     distances = _flat(pick.need("distance_to_cluster", _is_float))
-    if closest is None:
-        closest = distances.argmin(axis=-1) if distances.ndim > 1 else np.zeros(len(distances))
-    nearest = distances.min(axis=-1) if distances.ndim > 1 else distances
+    if len(distances) and not distances.size:
+        raise InferenceFailed("response.form: kmeans needs distances, and the model gave none")
+    distances = distances.reshape(len(distances), -1) if distances.size else np.zeros((0, 1))
+    closest = distances.argmin(axis=1) if closest is None else closest
     return {
         "closest_cluster": _flat(closest).astype(np.float32),
-        "distance_to_cluster": nearest.astype(np.float32),
+        "distance_to_cluster": distances.min(axis=1).astype(np.float32),
     }
 
 

@@ -5,6 +5,7 @@ for what clients can read: a bare Content-Type, a line feed after every record, 
 """
 
 from collections.abc import Callable, Sequence
+from math import prod
 
 import numpy as np
 import orjson
@@ -92,7 +93,9 @@ def _records(view: View) -> list[bytes]:
 def _json(view: View) -> bytes:
     if view.top:
         return b"{%b:[%b]}" % (orjson.dumps(view.top), b",".join(encode_records(view.columns)))
-    values = {name: tensor[0] if view.one and len(tensor) == 1 else tensor for name, tensor in view.columns.items()}
+    values = {
+        name: tensor[0, ...] if view.one and len(tensor) == 1 else tensor for name, tensor in view.columns.items()
+    }
     if len(values) == 1:
         return dump(next(iter(values.values())), "null")
     return b"{%b}" % b",".join(orjson.dumps(name) + b":" + dump(tensor, "null") for name, tensor in values.items())
@@ -104,7 +107,8 @@ def _jsonlines(view: View) -> bytes:
 
 
 def _csv(view: View) -> bytes:
-    return encode_csv(list(view.columns.values()))
+    outputs = list(view.columns.values())
+    return encode_csv([output for output in outputs if output.size] or outputs[:1])
 
 
 def _npy(view: View) -> bytes:
@@ -119,7 +123,7 @@ def _npy(view: View) -> bytes:
 
 
 def _columns(outputs: list[Tensor]) -> Tensor:
-    return np.concatenate([output.reshape(len(output), -1) for output in outputs], axis=1)
+    return np.concatenate([output.reshape(len(output), prod(output.shape[1:])) for output in outputs], axis=1)
 
 
 _WRITERS: dict[str, Callable[[View], bytes]] = {JSON: _json, JSONLINES: _jsonlines, CSV: _csv, NPY: _npy}

@@ -123,6 +123,8 @@ def test_dense(body: bytes) -> None:
         b'{"features":[1,2]}}',
         b'{"features":[1,2]',
         b'{"features":[1,2]}\n{"other":[3,4]}',
+        b'{"feat ures":[1,2]}',
+        b'{" features\t":[1,2]}',
     ],
 )
 def test_not_dense(body: bytes) -> None:

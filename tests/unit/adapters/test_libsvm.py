@@ -105,3 +105,9 @@ def test_budget(body: bytes) -> None:
     """Rows of zeros and a width by index count against the limit."""
     with pytest.raises(BodyTooLarge, match="limit of 4 values"):
         decode_libsvm(body, RowSpec(np.dtype(np.float32), None, DecodeLimits(elements=4)), 0)
+
+
+def test_index_beyond_all_integers() -> None:
+    """An index that no integer holds is refused like any other that is none."""
+    with pytest.raises(MalformedBody, match=r"^line 1: '1e99:1\.5' is not index:value$"):
+        decode_libsvm(b"1e99:1.5 3:23", FLOATS)

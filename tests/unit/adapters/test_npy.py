@@ -319,3 +319,12 @@ def test_zip_bomb(make: Callable[[], bytes]) -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 60 << 20
+
+
+@pytest.mark.parametrize("code", [0x110000, 0xFFFFFFFF, 0xD800, 0xDFFF])
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_texts_are_unicode(order: str, code: int) -> None:
+    """Code points that there are not, and halves of others, are refused and never become a text."""
+    header = f"{{'descr': '{order}U1', 'fortran_order': False, 'shape': (2,), }}"
+    with pytest.raises(MalformedBody, match="no Unicode text"):
+        decode_npy(headed(header, struct.pack(f"{order}II", ord("a"), code)), LIMITS)
