@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
+from adapters._error_headers import error_headers
 from adapters._tensorjson import NonFinite
 from adapters.tfserving import answers, describe, errors, examples, metrics, predict, results
 from adapters.tfserving.body import inputs_of, parse_object, signature_name
@@ -111,7 +112,7 @@ class TFServing:
     def encode_error(self, error: GatewayError, call: Call) -> Reply:
         """The status of its canonical code, and `{"error": text}`."""
         body, status = errors.body_of(error, call), errors.status_of(error)
-        return Reply(body, status, headers=errors.headers_of(error) + self._cors(call))
+        return Reply(body, status, headers=error_headers(error) + self._cors(call))
 
     # Predict...
 

@@ -1,7 +1,5 @@
 """TF Serving's statuses and its one error body."""
 
-from math import ceil
-
 import orjson
 
 from gateway.errors import (
@@ -90,14 +88,3 @@ def _text(error: GatewayError, call: Call) -> str:
     if isinstance(error, MalformedBody) and not text.startswith("JSON"):
         return f"JSON Parse error: {text}"
     return text
-
-
-def headers_of(error: GatewayError) -> tuple[tuple[str, str], ...]:
-    """What HTTP asks for beside the status."""
-    if isinstance(error, MethodNotAllowed) and error.allowed:
-        return (("Allow", ", ".join(error.allowed)),)
-    if isinstance(error, Unauthenticated):
-        return (("WWW-Authenticate", 'APPCODE realm="tensorgate", Bearer realm="tensorgate"'),)
-    if isinstance(error, CapacityError) and error.retry_after is not None:
-        return (("Retry-After", str(max(1, ceil(error.retry_after)))),)
-    return ()
