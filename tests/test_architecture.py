@@ -38,6 +38,7 @@ HTTP_MODULES = {f"gateway.{name}" for name in ("app", "cli", "protocol", "server
 CONFINED: dict[str, Callable[[str], bool]] = {
     **dict.fromkeys(("starlette", "uvicorn", "sse_starlette"), lambda name: name in HTTP_MODULES or _console(name)),
     **dict.fromkeys(("onnxruntime", "onnx"), lambda name: name.startswith("backends.")),
+    **dict.fromkeys(("orjson", "simdjson", "pybase64"), lambda name: name.startswith("adapters.")),
 }
 """Library -> whether the module of that name may import it."""
 
@@ -186,7 +187,7 @@ def floors(module: Module) -> Iterator[str]:
 
 
 def confined_libraries(module: Module) -> Iterator[str]:
-    """The web framework and the model runtime are each known in one place."""
+    """The web framework, the model runtime and the wire's codecs are each known in one place."""
     for name in module.imports:
         allowed = CONFINED.get(name.partition(".")[0])
         if allowed is not None and not allowed(module.name):
@@ -297,6 +298,7 @@ def test_rule_holds(rule: Callable[[Module], Iterator[str]]) -> None:
         (floors, "gateway.observe", "from gateway import app", "imports gateway.app"),
         (confined_libraries, "gateway.pipeline", "import starlette.responses", "imports starlette.responses"),
         (confined_libraries, "gateway.models", "import onnxruntime", "imports onnxruntime"),
+        (confined_libraries, "backends.echo", "import orjson", "imports orjson"),
         (visible_imports, "gateway.app", "def f():\n    from gateway import types", "gateway.types inside a function"),
         (visible_imports, "gateway.app", "from . import types", "relatively"),
         (visible_imports, "gateway.app", "import importlib\nimportlib.import_module('x')", "imports by name"),
