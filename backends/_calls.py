@@ -1,0 +1,41 @@
+"""A call and what becomes of it, as frames and as errors of the house."""
+
+from typing import Any
+
+from backends._frames import REQUEST, Buffer, Tensors, pack
+from gateway.errors import (
+    GatewayError,
+    InferenceFailed,
+    InvalidTensor,
+    NotReady,
+    OutOfMemory,
+    UserError,
+    UserFailed,
+)
+
+RETRY_AFTER_SECONDS = 1.0
+
+
+def request_frame(number: int, streamed: bool, header: dict[str, Any], tensors: Tensors) -> list[Buffer]:
+    """Raises InvalidTensor for what cannot be sent."""
+    try:
+        return pack(REQUEST, {"id": number, "stream": streamed, **header}, tensors)
+    except (TypeError, ValueError) as error:
+        raise InvalidTensor(f"the request cannot be handed to the model: {error}") from None
+
+
+def loss_of(ending: str) -> GatewayError:
+    """What the caller is told whose call was running when the worker ended."""
+    text = f"the model's worker {ending} while it answered; it is being restarted, the request may be repeated"
+    return OutOfMemory(text, RETRY_AFTER_SECONDS) if "memory" in ending else NotReady(text, RETRY_AFTER_SECONDS)
+
+
+def failure_of(header: dict[str, Any]) -> GatewayError:
+    """What a worker tells of, as an error of the house."""
+    message = header["message"]
+    if header["kind"] == "user":
+        kind = UserError if header["status"] < 500 else UserFailed
+        return kind(message, header["status"], header["reason"], header["body"])
+    if header["kind"] == "memory":
+        return OutOfMemory("the model's worker ran out of memory", RETRY_AFTER_SECONDS)
+    return InferenceFailed(message)

@@ -1,0 +1,169 @@
+"""A user's Python class, as Seldon's wrapper would serve it, in processes of its own."""
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from msgspec import Meta, Struct
+
+from backends._pool import Pool, Settings
+from backends._ports import check_wanted
+from backends._signatures import not_found
+from backends._worker import Launch
+from gateway.errors import InvalidTensor, LoadFailed
+from gateway.interfaces import Backend, BackendStatus, ModelSource
+from gateway.types import (
+    DEFAULT_SIGNATURE,
+    InferenceRequest,
+    InferenceResponse,
+    ModelMetadata,
+    Signature,
+    TensorSpec,
+)
+
+PLATFORM = "python_class"
+INPUT, OUTPUT = "X", "Y"
+CALLS = {
+    DEFAULT_SIGNATURE: "predict",
+    **{
+        name: name
+        for name in ("transform_input", "transform_output", "route", "aggregate", "send_feedback", "health_status")
+    },
+}
+"""Signature to the method that it calls."""
+FREE_INPUTS = frozenset({"aggregate", "send_feedback"})
+NEVER_REPEATED = frozenset({"send_feedback"})
+
+HERE = Path(__file__).resolve().parent
+
+Count = Annotated[int, Meta(ge=0)]
+
+
+class Config(Struct, frozen=True, forbid_unknown_fields=True):
+    """The `[pyclass]` table of model.toml."""
+
+    entry: str = "inference_service"
+    """`module:Class`, or as for Seldon: `Module` for the class of that name in it, or `package.module.Class`."""
+    parameters: dict[str, Any] | None = None
+    """The constructor's keywords; without them, what PREDICTIVE_UNIT_PARAMETERS in `environment` says."""
+    environment: dict[str, str] = {}
+    python: str = ""
+    """Another interpreter, with numpy: absolute, a name on PATH, or relative to the model's folder."""
+    replicas: Annotated[int, Meta(ge=1, le=256)] = 1
+    memory_mb: Count = 0
+    """What one worker may hold; 0 sets no limit."""
+    deadline_ms: Count = 60_000
+    """For an answer, or for each part of a streamed one; 0 sets none."""
+    retry: bool = True
+    """Whether a call is made once more if its worker has ended meanwhile; never done for feedback."""
+    most_waiting: Annotated[int, Meta(ge=1)] = 256
+    start_seconds: Annotated[float, Meta(gt=0)] = 120.0
+    """How long importing the class, constructing it and its load() may take."""
+
+
+async def load(source: ModelSource, config: Config) -> Backend:
+    """The class in its workers, ready. Raises LoadFailed."""
+    pool = Pool(_launch(source, config), _settings(config))
+    told = await pool.start()
+    return UserClass(source, pool, {name: told[name] for name in ("has", "init_metadata") if name in told})
+
+
+def _settings(config: Config) -> Settings:
+    return Settings(
+        replicas=config.replicas,
+        answer_seconds=config.deadline_ms / 1000 or None,
+        most_waiting=config.most_waiting,
+        retry=config.retry,
+        memory_bytes=config.memory_mb << 20,
+        start_seconds=config.start_seconds,
+    )
+
+
+def _launch(source: ModelSource, config: Config) -> Launch:
+    return Launch(
+        name=f"{source.name} version {source.version}",
+        command=(_interpreter(config.python, source.root), str(HERE / "_child.py")),
+        folder=source.directory,
+        environment=config.environment,
+        start={
+            "id": 0,
+            "entry": config.entry,
+            "parameters": config.parameters,
+            "folder": str(source.directory),
+            "shims": str(HERE / "shims"),
+            "memory_bytes": config.memory_mb << 20,
+        },
+    )
+
+
+def _interpreter(python: str, folder: Path) -> str:
+    if not python:
+        return sys.executable
+    # Not resolved: a virtual environment is told by the link.
+    found = str(folder / python) if os.sep in python else shutil.which(python)
+    if found is None or not os.access(found, os.X_OK):
+        raise LoadFailed(f"pyclass.python: there is no interpreter {python!r}")
+    return found
+
+
+def _signature(name: str) -> Signature:
+    inputs = {INPUT: TensorSpec(INPUT, "any", None)}
+    return Signature(name, "predict", inputs, {OUTPUT: TensorSpec(OUTPUT, "any", None)})
+
+
+class UserClass:
+    """One loaded version of a user's class."""
+
+    def __init__(self, source: ModelSource, pool: Pool, extras: Mapping[str, Any]) -> None:
+        signatures = {name: _signature(name) for name in CALLS}
+        self.metadata = ModelMetadata(source.name, source.version, PLATFORM, signatures, extras=extras)
+        self._pool = pool
+
+    @property
+    def status(self) -> BackendStatus:
+        """Workers that are missing show in the note."""
+        ready, wanted = self._pool.size
+        return BackendStatus("python", "" if ready == wanted else f"{ready} of {wanted} workers are ready")
+
+    async def infer(self, request: InferenceRequest) -> InferenceResponse:
+        """Call the method once, or once more if its worker ended on the way."""
+        header = _header(request)
+        may_retry = request.signature not in NEVER_REPEATED
+        return _told(await self._pool.infer(header, request.inputs, request.deadline, may_retry))
+
+    async def stream(self, request: InferenceRequest) -> AsyncIterator[InferenceResponse]:
+        """What a method yields, part by part; the answer of one that does not yield is one part."""
+        parts = self._pool.stream(_header(request), request.inputs, request.deadline)
+        try:
+            async for part in parts:
+                yield _told(part)
+        finally:
+            await parts.aclose()  # type: ignore[attr-defined]
+
+    async def close(self) -> None:
+        """End the workers."""
+        await self._pool.close()
+
+
+def _header(request: InferenceRequest) -> dict[str, Any]:
+    call = CALLS.get(request.signature)
+    if call is None:
+        raise not_found(request.signature)
+    check_wanted(request.outputs, {OUTPUT: OUTPUT})
+    if call not in FREE_INPUTS and request.inputs.keys() - {INPUT}:
+        unknown = next(iter(request.inputs.keys() - {INPUT}))
+        raise InvalidTensor(f"there is no input {unknown[:128]!r}; a user's class takes one, {INPUT!r}")
+    return {"call": call, "parameters": dict(request.parameters)}
+
+
+def _told(response: InferenceResponse) -> InferenceResponse:
+    """A dict also as a tensor, its JSON text, for protocols that know nothing but tensors."""
+    if response.outputs or "json" not in response.parameters:
+        return response
+    text = np.array([json.dumps(response.parameters["json"], ensure_ascii=False)], object)
+    return InferenceResponse({OUTPUT: text}, response.parameters)
