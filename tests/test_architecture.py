@@ -38,6 +38,7 @@ HTTP_MODULES = {f"gateway.{name}" for name in ("app", "cli", "protocol", "server
 CONFINED: dict[str, Callable[[str], bool]] = {
     **dict.fromkeys(("starlette", "uvicorn", "sse_starlette"), lambda name: name in HTTP_MODULES or _console(name)),
     **dict.fromkeys(("onnxruntime", "onnx"), lambda name: name.startswith("backends.")),
+    "grpc": lambda name: name == "gateway.rpc",
     **dict.fromkeys(("orjson", "simdjson", "pybase64"), lambda name: name.startswith("adapters.")),
 }
 """Library -> whether the module of that name may import it."""
@@ -49,7 +50,7 @@ INPUT_AND_OUTPUT = {
 """What pure functions do without. An adapter's module `environment` is none: it is asked once, at start."""
 
 KNOWN_TO = {
-    "gateway.pipeline": {"gateway.app", "gateway.server"},
+    "gateway.pipeline": {"gateway.app", "gateway.rpc", "gateway.server"},
     "gateway.app": {"gateway.server"},
     "gateway.server": {"gateway.cli"},
     "gateway.cli": {"gateway.__main__"},
