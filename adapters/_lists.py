@@ -17,6 +17,13 @@ ITEM_TYPES: dict[str, set[type]] = {
 }
 """The kind of a dtype to the Python types of the values that it takes."""
 
+ANY_TYPES: set[type] = {bool, int, float, str, bytes}
+
+
+def item_types(spec: TensorSpec) -> set[type]:
+    """The Python types of the values that the declared tensor takes."""
+    return ANY_TYPES if spec.dtype == "any" else ITEM_TYPES[spec.numpy_dtype.kind]
+
 
 def first_lengths(value: Any) -> list[int]:
     """The shape that the first item of every list suggests."""
@@ -43,9 +50,10 @@ def cast(items: list[Any], spec: TensorSpec) -> Tensor | None:
 
     Floats beyond the dtype become infinities; integers are never rounded.
     """
-    dtype = spec.numpy_dtype
-    if not set(map(type, items)) <= ITEM_TYPES[dtype.kind]:
+    types = set(map(type, items))
+    if not types <= item_types(spec):
         return None
+    dtype = _natural(types, items) if spec.dtype == "any" else spec.numpy_dtype
     if dtype.kind == "O":
         strings = np.empty(len(items), object)
         strings[:] = items
@@ -56,6 +64,16 @@ def cast(items: list[Any], spec: TensorSpec) -> Tensor | None:
         return np.array(items, dtype)
     except OverflowError:
         return None
+
+
+def _natural(types: set[type], items: list[Any]) -> np.dtype:
+    """The dtype that values of those types have by themselves; texts never swallow the numbers among them."""
+    if types == {bool}:
+        return np.dtype(bool)
+    if types == {int}:
+        dtype = np.array(items).dtype  # int64, or uint64 where one needs it
+        return dtype if dtype.kind in "iu" else np.dtype(object)
+    return np.dtype(np.float64 if types <= {int, float} else object)
 
 
 def int_range(dtype: np.dtype) -> tuple[int, int]:

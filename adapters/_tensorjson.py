@@ -97,6 +97,16 @@ def numbers(array: Any, dtype: np.dtype, body: bytes) -> Tensor | None:
     return _narrow(flat, dtype, shape) if len(flat) == prod(shape) else None
 
 
+def any_numbers(array: Any, body: bytes) -> Tensor | None:
+    """As `numbers`, where it is the values that say the dtype: 64-bit integers if they all are, else float64."""
+    for dtype in (np.dtype(np.int64), np.dtype(np.uint64)):
+        if (tensor := numbers(array, dtype, body)) is not None:
+            return tensor
+    tensor = numbers(array, np.dtype(np.float64), body)
+    # Beyond 2**53 it could be an integer that has lost digits.
+    return tensor if tensor is not None and np.abs(tensor).max() < 2.0**53 else None
+
+
 @cache
 def _wide(dtype: np.dtype) -> tuple[Literal["d", "i", "u"], np.dtype] | None:
     """The 64-bit kind that holds every value of the dtype exactly."""

@@ -71,7 +71,7 @@ def _read_numbers(body: bytes, metadata: ModelMetadata, document: Any) -> Infere
     tensors: dict[str, Tensor] = {}
     for label, spec in signature.inputs.items():
         array = value[label] if named else value
-        tensor = _tensorjson.numbers(array, spec.numpy_dtype, body) if isinstance(array, simdjson.Array) else None
+        tensor = _numbers(array, spec, body) if isinstance(array, simdjson.Array) else None
         if tensor is None:
             return None
         tensors[label] = tensor
@@ -80,6 +80,12 @@ def _read_numbers(body: bytes, metadata: ModelMetadata, document: Any) -> Infere
     if wire == ROW:
         _check_row_outputs(signature)
     return InferenceRequest(inputs=tensors, signature=name, wire=wire)
+
+
+def _numbers(array: Any, spec: TensorSpec, body: bytes) -> Tensor | None:
+    if spec.dtype == "any":
+        return _tensorjson.any_numbers(array, body)
+    return _tensorjson.numbers(array, spec.numpy_dtype, body)
 
 
 def _skeleton(document: Any, tensors: dict[str, Tensor]) -> bytes:

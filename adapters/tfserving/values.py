@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 import pybase64
 
-from adapters._lists import ITEM_TYPES, cast, first_lengths, flatten, int_range
+from adapters._lists import cast, first_lengths, flatten, int_range, item_types
 from adapters._tensorjson import too_many
 from adapters.tfserving.render import json_type, render, type_name
 from gateway.interfaces import DecodeLimits
 from gateway.types import Tensor, TensorSpec
 
 B64 = "b64"
+TEXTS = ("string", "any")
+"""Dtypes that take texts, and base64 as bytes."""
 MIXED_IMAGES = "an image input takes either base64 values or numbers, not both"
 
 _NUMPY_RANK = 64
@@ -81,7 +83,7 @@ def _from_items(items: list[Any], shape: tuple[int, ...], spec: TensorSpec) -> T
     if dict not in set(map(type, items)):
         tensor = cast(items, spec)
         return None if tensor is None else tensor.reshape(shape)
-    if spec.dtype == "string":
+    if spec.dtype in TEXTS:
         tensor = cast([unescape(item[B64]) if is_b64(item) else item for item in items], spec)
         return None if tensor is None else tensor.reshape(shape)
     decoded = [data for item in items if is_b64(item) and (data := unescape(item[B64])) is not None]
@@ -171,13 +173,13 @@ def _unfit(item: Any, spec: TensorSpec) -> str | None:
         return f"Conversion of JSON Value: {render(item)} to type: {type_name(spec.dtype)}"
     hint = ""
     if isinstance(item, dict):
-        if spec.dtype == "string" and not is_b64(item):
+        if spec.dtype in TEXTS and not is_b64(item):
             return f"JSON Value: {render(item)} not formatted correctly for base64 data"
         if is_b64(item):
-            if spec.dtype in ("string", "uint8") or spec.media == "image":
+            if spec.dtype in (*TEXTS, "uint8") or spec.media == "image":
                 return "Unable to base64 decode" + _ALPHABET_HINT if unescape(item[B64]) is None else None
             hint = _B64_HINT
-    elif type(item) in ITEM_TYPES[dtype.kind]:
+    elif type(item) in item_types(spec):
         if dtype.kind not in "iu":
             return None
         least, greatest = int_range(dtype)

@@ -1,5 +1,6 @@
 """predict beyond the recorded cases: which way a body takes, where a fault lies, and what base64 feeds."""
 
+import json
 from typing import Any
 
 import numpy as np
@@ -325,3 +326,54 @@ def test_rows_that_do_not_agree_are_refused(outputs: dict[str, Any], told: str) 
     """What the signature did not tell is found after the run."""
     with pytest.raises(GatewayError, match=f"Tensor name: {told}"):
         encode(outputs, "instances")
+
+
+# Whatever the values are...
+
+ANY = TensorSpec("X", "any", None)
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype"),
+    [
+        ("[[1, 2], [3, 4]]", "int64"),
+        ("[[1, 2.5], [3, 4]]", "float64"),
+        ("[1.0]", "float64"),
+        ("[9223372036854775807]", "int64"),
+        ("[9223372036854775808, 1]", "uint64"),
+        ("[9223372036854775808, -1]", "object"),
+        ("[36893488147419103232]", "object"),
+        ("[true, false]", "bool"),
+        ('["a", "b"]', "object"),
+        ('["a", 1, 2.5, true]', "object"),
+        ("[true, 1]", "object"),
+    ],
+)
+@pytest.mark.parametrize("key", ["instances", "inputs"])
+def test_values_say_their_own_dtype(values: str, dtype: str, key: str) -> None:
+    """An input that takes anything gets integers, floats, booleans or texts as they were sent, none rounded."""
+    tensor = decode(f'{{"{key}": {values}}}', model(("X", ANY)))["X"]
+    assert (tensor.dtype, tensor.tolist()) == (np.dtype(dtype), json.loads(values))
+    assert [type(item) for item in tensor.ravel().tolist()] == [
+        float if dtype == "float64" else type(item) for item in np.array(json.loads(values), object).ravel()
+    ]
+
+
+def test_anything_takes_bytes() -> None:
+    """base64 for an input that takes anything is bytes."""
+    tensor = decode('{"instances": [{"b64": "AAH/"}, "text"]}', model(("X", ANY)))["X"]
+    assert tensor.tolist() == [b"\x00\x01\xff", "text"]
+
+
+@pytest.mark.parametrize(
+    ("body", "fault"),
+    [
+        ('{"instances": [[1, 2], [null, 3]]}', "Null is not of expected type: any"),
+        ('{"instances": [[1, 2], [3]]}', "Expecting tensor size: 2 but got: 1"),
+        ('{"inputs": [[1], 2]}', "found at incorrect level: 2"),
+    ],
+)
+def test_anything_is_still_a_tensor(body: str, fault: str) -> None:
+    """Null and ragged lists are refused, and the error says where."""
+    with pytest.raises(InvalidTensor, match=fault):
+        decode(body, model(("X", ANY)))
