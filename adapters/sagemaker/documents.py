@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from adapters._excerpt import excerpt
 from adapters.sagemaker.elements import Places, is_element, tensor_of
+from adapters.sagemaker.layout import row_width
 from gateway.errors import InvalidTensor, MalformedBody
 from gateway.interfaces import DecodeLimits
 from gateway.types import Tensor, TensorSpec
@@ -125,7 +126,7 @@ def _rows(values: list[Any], inputs: Inputs) -> list[Any]:
 
 
 def _takes_vectors(inputs: Inputs) -> bool:
-    return any(spec.shape is None or len(spec.shape) != 1 or (spec.shape[0] or 1) > 1 for spec in inputs.values())
+    return any(row_width(spec.shape) != 1 for spec in inputs.values())
 
 
 def _inputs(value: Any, inputs: Inputs) -> Batch:

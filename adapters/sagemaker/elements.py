@@ -23,7 +23,8 @@ Places = Callable[[int], str]
 """Index of an instance -> how an error names it."""
 
 B64 = "b64"
-_DENSE_OR_SPARSE = frozenset({"values", "keys", "shape"})
+_PARTS = ("keys", "shape", "values")
+_DENSE_OR_SPARSE = frozenset(_PARTS)
 _DEEPEST = 32
 _EXACT = 2**53
 
@@ -51,6 +52,8 @@ def tensor_of(values: Sequence[Any], spec: TensorSpec, limits: DecodeLimits, pla
     wanted = row_spec(spec, limits)
     for index, value in enumerate(plain):
         row = _row(value, spec, limits, places(index))
+        if row.size == 1 == wanted.width:
+            row = row.reshape(1)  # a value alone is a row of one
         if row.ndim < 2:
             wanted.check_width(row.size, places(index), "values")
         rows.append(row)
@@ -107,7 +110,7 @@ def _bytes(value: dict[str, Any], place: str) -> bytes:
 
 
 def _of_parts(value: dict[str, Any], spec: TensorSpec, limits: DecodeLimits, place: str) -> Tensor:
-    keys, shape, values = (value.get(name) or [] for name in ("keys", "shape", "values"))
+    keys, shape, values = ([] if value.get(name) is None else value[name] for name in _PARTS)
     if not (isinstance(keys, list) and isinstance(shape, list) and isinstance(values, list)):
         raise MalformedBody(f"{place}: keys, shape and values must be lists")
     sizes = _counts(shape, "shape", place)

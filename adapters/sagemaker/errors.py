@@ -118,6 +118,8 @@ def _headers(error: GatewayError) -> tuple[tuple[str, str], ...]:
     """What HTTP asks for beside the status."""
     if isinstance(error, MethodNotAllowed) and error.allowed:
         return (("Allow", ", ".join(error.allowed)),)
+    if isinstance(error, Unauthenticated):
+        return (("WWW-Authenticate", 'APPCODE realm="tensorgate", Bearer realm="tensorgate"'),)
     if isinstance(error, CapacityError) and error.retry_after is not None:
         return (("Retry-After", str(max(1, ceil(error.retry_after)))),)
     return ()

@@ -10,11 +10,11 @@ from gateway.types import Tensor, TensorSpec
 
 def row_spec(spec: TensorSpec, limits: DecodeLimits) -> RowSpec:
     """What the values of one row must be."""
-    return RowSpec(spec.numpy_dtype, _width(spec.shape), limits)
+    return RowSpec(spec.numpy_dtype, row_width(spec.shape), limits)
 
 
-def _width(shape: tuple[int | None, ...] | None) -> int | None:
-    """Values a row; None for any number."""
+def row_width(shape: tuple[int | None, ...] | None) -> int | None:
+    """Values a row of a model of that shape; None for any number."""
     if shape is None:
         return None
     if len(shape) < 2:
@@ -59,7 +59,7 @@ def shape_instances(values: Tensor, spec: TensorSpec, place: str = "row 1") -> T
     rows = values.reshape(len(values), -1)
     if values.ndim > 2:
         raise InvalidTensor(f"{place}: expected shape {declared_row(spec)}, got {list(values.shape[1:])}")
-    RowSpec(values.dtype, _width(spec.shape)).check_width(rows.shape[1], place, "values")
+    RowSpec(values.dtype, row_width(spec.shape)).check_width(rows.shape[1], place, "values")
     return shape_rows(rows, spec)
 
 

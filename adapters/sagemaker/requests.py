@@ -5,6 +5,7 @@ Source: Amazon SageMaker developer guide, "Common data formats for inference"; s
 and sagemaker-xgboost-container (encoder.py) for what clients send.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ from adapters._npy import decode_npy, decode_npz
 from adapters._recordio import decode_recordio
 from adapters._tensorjson import check_lists, check_size
 from adapters.sagemaker import documents, grids
-from adapters.sagemaker.layout import declared, row_spec, shape_instances, shape_rows
+from adapters.sagemaker.layout import declared, fits, row_spec, shape_instances, shape_rows
 from adapters.sagemaker.sniff import sniff
 from gateway.errors import InvalidTensor, MalformedBody, SignatureNotFound, UnsupportedMedia
 from gateway.interfaces import DecodeLimits
@@ -31,7 +32,8 @@ _VALUES = "values"
 """What records call the features of a model with one input."""
 
 
-_BYTES_FIELD = b"\x0a\x06values\x12"
+_BYTES_VALUE = re.compile(rb"\x0a\x06values\x12[\x80-\xff]*[\x00-\x7f]\x4a", re.DOTALL)
+"""The start of a record's features, if they are bytes and not numbers."""
 _LOOKED_AT = 64
 
 
@@ -222,7 +224,7 @@ def _recordio(body: Body) -> Decoded:
         inputs = {name: shape_rows(rows, signature.inputs[name]) for name, rows in records.features.items()}
         return Decoded(inputs, signature.name, uids=records.uids, metadata=records.metadata)
     name, spec = body.only()
-    if spec.media == "image" and _BYTES_FIELD in body.data[:_LOOKED_AT]:
+    if spec.media == "image" and _BYTES_VALUE.search(body.data, 0, _LOOKED_AT):
         spec = TensorSpec(name, "string", (None,))  # encoded images, one a record
     records = decode_recordio(body.data, {_VALUES: row_spec(spec, body.limits)})
     tensor = shape_rows(records.features[_VALUES], spec)
@@ -252,8 +254,10 @@ def _array(array: Tensor, spec: TensorSpec) -> Tensor:
     if not array.size:
         raise MalformedBody("the array has no rows")
     tensor = cast(array, spec.numpy_dtype)
-    rank = len(spec.shape) if spec.shape is not None else tensor.ndim
-    return shape_instances(tensor if tensor.ndim >= rank and tensor.ndim else tensor[np.newaxis], spec)
+    for candidate in (tensor, tensor[np.newaxis]):
+        if fits(candidate.shape, spec):
+            return candidate
+    return shape_instances(tensor if tensor.ndim > 1 else tensor.reshape(1, -1), spec)
 
 
 def _octets(body: Body) -> Decoded:
