@@ -25,6 +25,7 @@ from _payloads import Refused
 
 PR_SET_PDEATHSIG = 1
 PAGE = resource.getpagesize()
+HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 class Request(NamedTuple):
@@ -161,8 +162,16 @@ class Server:
         except BaseException as error:
             told = failure(error, self._model, self._folder)
             if told["kind"] != "user":
-                traceback.print_exc()
+                print_trace(error)
             self._line.send(ERROR, {"id": number, **told})
+
+
+def print_trace(error: BaseException) -> None:
+    """The class's own part of the traceback, for the log."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith((HERE, "<frozen ")):
+        trace = trace.tb_next
+    traceback.print_exception(type(error), error, trace)
 
 
 def failure(error: BaseException, model: Model | None, folder: str) -> dict[str, Any]:
@@ -217,7 +226,7 @@ def load(line: Line, start: dict[str, Any]) -> Model | None:
         line.send(READY, {"id": 0, **model.describe()})
         return model
     except BaseException as error:
-        traceback.print_exc()
+        print_trace(error)
         told = failure(error, None, folder)
         told["message"] = f"{type(error).__name__}: {told['message']}" if told["kind"] != "user" else told["message"]
         line.send(ERROR, {"id": 0, **told})
