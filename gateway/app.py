@@ -13,7 +13,7 @@ from starlette.routing import Route
 from gateway.body import Body, ClientGone, Message, Receive
 from gateway.config import LimitsConfig
 from gateway.models import Models
-from gateway.observe import AccessLog, Observer, RequestIds, Trace
+from gateway.observe import AccessLog, Observer, RequestIds, Trace, given_id
 from gateway.pipeline import Pipeline
 from gateway.streaming import Chunks
 from gateway.types import Call, Reply
@@ -25,7 +25,6 @@ METRICS_TYPE = "text/plain; version=1.0.0; charset=utf-8"
 
 _LINGER_SECONDS = 2.0
 _LINGER_BYTES = 256 << 20
-_LONGEST_ID = 128
 
 
 class Gateway:
@@ -63,7 +62,7 @@ class Gateway:
         headers: list[tuple[bytes, bytes]] = scope["headers"]
         path = scope["raw_path"].decode("latin-1")
         head = Call(scope["method"], path, {}, scope["query_string"].decode("latin-1"), headers)
-        trace = Trace(_given_id(head) or self._ids())
+        trace = Trace(given_id(head) or self._ids())
         body = Body(receive, self._limits)
         status, sent = 499, 0
         observer.in_flight += 1
@@ -159,10 +158,3 @@ async def _pump(status: int, headers: list[tuple[bytes, bytes]], chunks: Chunks,
 async def _gone(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-def _given_id(head: Call) -> str | None:
-    given = head.header(b"x-request-id")
-    if given is None or len(given) > _LONGEST_ID or not given.isascii() or not given.isprintable() or not given:
-        return None
-    return given

@@ -116,6 +116,8 @@ def _banner(assembly: Assembly, port: int) -> Iterable[str]:
     shown = f"[{host}]" if ":" in host else host
     models = assembly.models.describe()
     yield f"tensorgate {__version__} on http://{shown}:{port}"
+    if assembly.config.gateway.grpc_port:
+        yield f"  grpc       {shown}:{assembly.config.gateway.grpc_port}"
     yield f"  protocols  {', '.join(assembly.adapters)}"
     providers = sorted({one.provider for one in models if one.provider})
     notes = sorted({one.note for one in models if one.note})

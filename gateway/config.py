@@ -20,7 +20,7 @@ Name = Annotated[str, Meta(pattern=NAME_PATTERN)]
 Port = Annotated[int, Meta(ge=0, le=65535)]
 Positive = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0, le=86400)]
-ServiceType = Literal["tfserving", "seldon", "sagemaker", "openai", "custom", "any"]
+ServiceType = Literal["tfserving", "seldon", "sagemaker", "openai", "v2", "custom", "any"]
 
 MiB = 1 << 20
 
@@ -76,6 +76,8 @@ class GatewayConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
     host: str = "127.0.0.1"
     port: Port = 8080
+    grpc_port: Port = 0
+    """The port for gRPC, on the same host; 0 turns it off."""
     hosts: str = ""
     """Host header pattern that names a service, e.g. "{service}.example.com"."""
     protocols: tuple[str, ...] | Literal["all"] = "all"

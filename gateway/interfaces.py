@@ -101,6 +101,9 @@ class LoadModel(Struct, frozen=True):
 
     name: str
     url: str
+    """Empty for the folder of that name inside a root."""
+    again: bool = False
+    """Whether a model of that name that answers already is as good as loaded, and not ModelExists."""
 
 
 class UnloadModel(Struct, frozen=True):
@@ -143,6 +146,12 @@ class Status(Operation, frozen=True, kw_only=True):
     """The states of a model's versions; `encode` gets None for a model that does not exist."""
 
     encode: Callable[[ModelStatus | None, Call, Target], Reply]
+
+
+class Index(Operation, frozen=True, kw_only=True):
+    """The states of all models that the caller may use, under their services' names."""
+
+    encode: Callable[[list[ModelStatus], Call], Reply]
 
 
 class Ready(Operation, frozen=True, kw_only=True):

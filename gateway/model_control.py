@@ -31,7 +31,9 @@ class ModelControl:
     async def run(self, command: LoadModel | UnloadModel | ListModels) -> list[ManagedModel]:
         """The models that the command was about, once it is done."""
         match command:
-            case LoadModel(name, url):
+            case LoadModel(name, url, again):
+                if again and self._directory.serves(name):
+                    return [self._loaded.get(name) or ManagedModel(name, url)]
                 return [await self._load(name, url)]
             case UnloadModel(name):
                 return [await self._unload(name)]
@@ -57,7 +59,7 @@ class ModelControl:
             raise OutOfMemory(f"{self._most} models are loaded, which is as many as may be: unload one first")
         self._loading.add(name)
         try:
-            await self._models.add(name, await asyncio.to_thread(self._folder, url))
+            await self._models.add(name, await asyncio.to_thread(self._place, name, url))
         finally:
             self._loading.discard(name)
         self._loaded[name] = ManagedModel(name, url)
@@ -68,6 +70,15 @@ class ModelControl:
         del self._loaded[name]
         await self._models.remove(name)
         return model
+
+    def _place(self, name: str, url: str) -> Path:
+        """The model's folder: where the URL leads, or without one the first of that name in a root."""
+        if url:
+            return self._folder(url)
+        for root in self._roots:
+            if (root / name).is_dir():
+                return self._folder(os.path.abspath(root / name))
+        raise ModelNotFound(f"there is no folder {name!r} where models may be loaded from", name)
 
     def _folder(self, url: str) -> Path:
         """The folder that the URL names, links followed. Raises Forbidden outside the roots, else MalformedBody."""

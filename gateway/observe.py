@@ -15,10 +15,12 @@ from msgspec import Struct
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from gateway.types import RequestSeries, State
+from gateway.types import Call, RequestSeries, State
 
 BUCKET_BOUNDS = tuple(1e-5 * 1.8**step for step in range(33))
 """Seconds. TF Serving's own latency buckets (10 us x 1.8^k), so that its dashboards can be fed from the same counts."""
+
+_LONGEST_ID = 128
 
 
 class Trace:
@@ -34,6 +36,14 @@ class Trace:
         self.service = ""
         """Set once resolved, so that made-up names never become labels."""
         self.version = 0
+
+
+def given_id(head: Call) -> str | None:
+    """The id that the call brings in X-Request-Id, if it is one that a log may hold."""
+    given = head.header(b"x-request-id")
+    if given is None or len(given) > _LONGEST_ID or not given.isascii() or not given.isprintable() or not given:
+        return None
+    return given
 
 
 class RequestIds:

@@ -13,7 +13,7 @@ from gateway.auth import Authenticator
 from gateway.body import Body, ClientGone
 from gateway.deferral import Deferrals
 from gateway.errors import BackendError, GatewayError, InferenceFailed, ModelNotFound, OutOfMemory, RequestError
-from gateway.interfaces import Adapter, Answer, Defer, Describe, Infer, Manage, Metrics, Ready, Status
+from gateway.interfaces import Adapter, Answer, Defer, Describe, Index, Infer, Manage, Metrics, Ready, Status
 from gateway.lifecycle import Loaded
 from gateway.model_control import ModelControl
 from gateway.observe import Observer, Trace
@@ -70,7 +70,7 @@ class Pipeline:
         except RequestError as error:
             return self._refuse(error, head, trace)
         trace.protocol, trace.operation = route.protocol, route.name
-        call = Call(head.method, route.path, route.params, head.query, head.headers, id=trace.id)
+        call = Call(head.method, route.path, route.params, head.query, head.headers, b"", trace.id, head.deadline)
         try:
             opened = self._auth.opened(call)
             if isinstance(route.operation, Manage):
@@ -81,7 +81,9 @@ class Pipeline:
             payload = await body.read(call, ignores_unknown_codings=route.adapter.ignores_unknown_codings)
             if self._auth.verifies:
                 opened = await _sized(len(body.sent), self._auth.verified, head, opened, body.sent)
-            call = Call(head.method, route.path, route.params, head.query, head.headers, payload, trace.id)
+            call = Call(
+                head.method, route.path, route.params, head.query, head.headers, payload, trace.id, head.deadline
+            )
             return await self._operate(Admitted(route, call, opened, trace))
         except ClientGone:
             raise
@@ -116,7 +118,11 @@ class Pipeline:
                 target = operation.target(call)
                 service = self._service(admitted, target)
                 metadata = self._directory.pick(service, target).metadata
-                return operation.encode(replace(metadata, name=target.model or service.name), call, target)
+                versions = self._directory.versions(service)
+                named = replace(metadata, name=target.model or service.name, versions=versions)
+                return operation.encode(named, call, target)
+            case Index():
+                return operation.encode(list(self._directory.statuses(admitted.route, admitted.opened)), call)
         raise TypeError(f"an adapter yields an unknown operation: {type(operation).__name__}")
 
     def _service(self, admitted: Admitted, target: Target) -> Service:
@@ -153,6 +159,8 @@ class Pipeline:
             request = await _sized(len(call.body), operation.decode, call, target, loaded.metadata)
             if isinstance(request, Reply):
                 return request
+            if call.deadline is not None and request.deadline is None:
+                request = replace(request, deadline=call.deadline)
             if request.stream and operation.stream is not None:
                 return await self._stream(operation.stream, loaded, request, call)
             response = await loaded.backend.infer(request)

@@ -33,6 +33,16 @@ def load(kind: Kind, name: str, exports: str) -> ModuleType:
     return module
 
 
+def load_rpc() -> ModuleType:
+    """The gRPC side of the gateway. Raises ConfigError where gRPC is not installed."""
+    try:
+        return importlib.import_module("gateway.rpc")
+    except ModuleNotFoundError as error:
+        if error.name != "grpc":
+            raise
+        raise ConfigError("gateway.grpc_port: gRPC is not installed here; install tensorgate[grpc]") from None
+
+
 def _import(kind: Kind, name: str) -> ModuleType:
     if name.isidentifier() and not name.startswith("_"):
         _refuse_shadow(kind)

@@ -1,17 +1,18 @@
 """From a call to the service it means, and from the service to the version that answers."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from urllib.parse import unquote
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gateway.config import Config, ConfigError, ServiceConfig
 from gateway.errors import LabelNotFound, ModelNotFound
 from gateway.lifecycle import Loaded
 from gateway.models import LoadedModel, Models
 from gateway.paths import Route
-from gateway.types import Call, Target
+from gateway.types import Call, ModelStatus, Target
 
 _LISTED = 12
 """Names shown in an error."""
@@ -61,6 +62,12 @@ class Directory:
         if service is None and name not in self._named_models and self._models.get(name) is not None:
             return Service(name, name, "any", False, ())
         return service
+
+    def serves(self, name: str) -> bool:
+        """Whether a service of that name answers."""
+        service = self.get(name)
+        model = self.model(service) if service else None
+        return model is not None and model.latest is not None
 
     def taken(self, name: str) -> bool:
         """Whether the configuration gives that name to a service, or to a model that only its service shows."""
@@ -132,6 +139,19 @@ class Directory:
     def model(self, service: Service) -> LoadedModel | None:
         """The service's model, if it is known."""
         return self._models.get(service.model)
+
+    def versions(self, service: Service) -> tuple[int, ...]:
+        """The versions of the service's model that answer, oldest first."""
+        model = self.model(service)
+        return tuple(sorted(model.versions)) if model else ()
+
+    def statuses(self, route: Route, opened: Container[str]) -> Iterator[ModelStatus]:
+        """How the models stand whose services need no key or are `opened`, in the services' names."""
+        for service in self:
+            model = self.model(service)
+            open_ = not service.protected or service.name in opened
+            if model and open_ and service.carries(route.protocol) and route.service in (None, service.name):
+                yield replace(model.status, name=service.name)
 
     def ready(self, route: Route, call: Call) -> bool:
         """Whether the service that the call names takes requests; without a name, whether all models do."""

@@ -10,6 +10,7 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Protocol
 
 import uvicorn
 
@@ -23,7 +24,8 @@ from gateway.model_control import ModelControl
 from gateway.models import Models
 from gateway.observe import AccessLog, Observer, Served
 from gateway.pipeline import Pipeline
-from gateway.protocol import Listener, Protocol
+from gateway.protocol import Listener
+from gateway.protocol import Protocol as HttpProtocol
 from gateway.routing import Directory
 
 DRAIN_NOTICE_SECONDS = 0.5
@@ -32,11 +34,31 @@ DRAIN_NOTICE_SECONDS = 0.5
 _log = logging.getLogger("tensorgate.server")
 
 
+class Rpc(Protocol):
+    """What gateway.rpc offers; without gRPC it is not even imported."""
+
+    async def start(self) -> None:
+        """Listen."""
+
+    async def stop(self, seconds: float) -> None:
+        """Refuse new calls and let the others finish, at most so long."""
+
+
 class Server(Listener):
     """The listening side of this process."""
 
+    rpc: Rpc | None = None
+    """Listens beside it, and leaves with it."""
+    drain_seconds = 0.0
     stop_at = 0.0
     """On the event loop's clock: when what is in flight, or is still to be answered, has had its time."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Both ports drain at the same time."""
+        async with asyncio.TaskGroup() as tasks:
+            if self.rpc is not None:
+                tasks.create_task(self.rpc.stop(self.drain_seconds))
+            await super().shutdown(sockets)
 
 
 class Assembly:
@@ -60,6 +82,9 @@ class Assembly:
             self.deferrals,
         )
         self.gateway = Gateway(self.pipeline, self.models, self.observer, config.limits, self.log)
+        self.rpc: Rpc | None = None
+        if config.gateway.grpc_port:
+            self.rpc = plugins.load_rpc().RpcServer(config, self.pipeline, self.observer, self.log)
 
     def _control(self, base: Path) -> ModelControl:
         control = self.config.models_control
@@ -104,7 +129,7 @@ async def serve(assembly: Assembly, sock: socket.socket, started: Callable[[], A
     server = Server(
         uvicorn.Config(
             assembly.gateway,
-            http=Protocol,
+            http=HttpProtocol,
             ws="none",
             lifespan="off",
             log_config=None,
@@ -113,6 +138,9 @@ async def serve(assembly: Assembly, sock: socket.socket, started: Callable[[], A
             timeout_graceful_shutdown=round(config.drain_seconds),
         )
     )
+    server.rpc, server.drain_seconds = assembly.rpc, config.drain_seconds
+    if server.rpc is not None:
+        await server.rpc.start()
     _on_signals(assembly, server)
     raise_malloc_thresholds()
     async with asyncio.TaskGroup() as tasks:
@@ -139,12 +167,15 @@ async def _load(assembly: Assembly, started: Callable[[], Awaitable[None]]) -> N
 
 def _on_signals(assembly: Assembly, server: Server) -> None:
     loop = asyncio.get_running_loop()
+    hurried: list[asyncio.Task[None]] = []  # a task that nobody holds may be collected
 
     def stop() -> None:
         if assembly.gateway.draining:
             _log.warning("second signal: leaving at once")
             server.should_exit = server.force_exit = True
             assembly.deferrals.hurry()
+            if server.rpc is not None:
+                hurried.append(loop.create_task(server.rpc.stop(0)))
             return
         assembly.gateway.draining = True
         server.stop_at = loop.time() + DRAIN_NOTICE_SECONDS + assembly.config.gateway.drain_seconds

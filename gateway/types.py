@@ -72,6 +72,8 @@ class ModelMetadata(Struct, frozen=True):
     response: ResponseForm = ResponseForm()
     extras: Mapping[str, Any] = {}
     """What only some backends tell; a user's class: "has", its methods, and "init_metadata", what it says of itself."""
+    versions: tuple[int, ...] = ()
+    """All versions of the model that answer, oldest first; set for `Describe` only."""
 
 
 class InferenceRequest(Struct, frozen=True):
@@ -140,6 +142,8 @@ class Call(Struct, frozen=True):
     """Whole, with any content coding already undone."""
     id: str = ""
     """The request's id in the log and in X-Request-Id."""
+    deadline: float | None = None
+    """When the caller stops waiting, as far as its protocol tells; on the monotonic clock, seconds."""
 
     def header(self, name: bytes) -> str | None:
         """The first header of that lower-case name."""
