@@ -8,9 +8,13 @@ import asyncio
 
 from msgspec.structs import replace
 
+from gateway.errors import LoadFailed, OutOfMemory
 from gateway.interfaces import Backend
 from gateway.repository import ModelFolder, VersionFolder
 from gateway.types import ModelStatus, ResponseForm, State, VersionStatus
+
+Failure = LoadFailed | OutOfMemory
+"""Why a version could not be loaded; its text is safe to show."""
 
 ENDED_KEPT = 8
 """Versions that are gone and still told of; the list must not grow with every release."""
@@ -62,7 +66,7 @@ class _Version:
         self.loading = False
         self.draining = 0
         self.failed_fingerprint = ""
-        self.failure = ""
+        self.failure: Failure | None = None
 
     @property
     def over(self) -> bool:
@@ -129,7 +133,7 @@ class Book:
     def load_begins(self, number: int) -> None:
         self._versions.setdefault(number, _Version()).loading = True
 
-    def load_failed(self, folder: VersionFolder, failure: str) -> None:
+    def load_failed(self, folder: VersionFolder, failure: Failure) -> None:
         known = self._versions[folder.version]
         known.loading = False
         known.failed_fingerprint, known.failure = folder.fingerprint, failure
@@ -138,7 +142,7 @@ class Book:
         """From now on it answers; returns the one whose place it takes."""
         known = self._versions[loaded.version]
         known.loading = False
-        known.failed_fingerprint = known.failure = ""
+        known.failed_fingerprint, known.failure = "", None
         replaced, known.serving = known.serving, loaded
         known.draining += replaced is not None
         return replaced
@@ -165,8 +169,15 @@ class Book:
     def status(self) -> ModelStatus:
         """The wanted versions and all that are remembered, newest first."""
         versions = sorted(self._versions.keys() | set(self.wanted), reverse=True)
-        told = tuple(VersionStatus(number, self._state(number), self._error(number)) for number in versions)
+        told = tuple(
+            VersionStatus(number, self._state(number), str(self._failure(number) or "")) for number in versions
+        )
         return ModelStatus(self.name, told, self.folder.config.labels if self.folder else {})
+
+    def failure(self) -> Failure | None:
+        """Why the newest version that could not be loaded could not."""
+        versions = sorted(self._versions.keys() | set(self.wanted), reverse=True)
+        return next((failure for number in versions if (failure := self._failure(number))), None)
 
     def _state(self, number: int) -> State:
         known = self._versions.get(number)
@@ -178,13 +189,13 @@ class Book:
             return "START"
         return "UNLOADING" if known and known.draining else "END"
 
-    def _error(self, number: int) -> str:
+    def _failure(self, number: int) -> Failure | None:
         known = self._versions.get(number)
         if self.folder is None or number not in self.wanted:
-            return known.failure if known else ""
+            return known.failure if known else None
         if self.folder.problem:
-            return self.folder.problem
+            return LoadFailed(self.folder.problem)
         on_disk = self.folder.versions.get(number)
         if on_disk is None:
-            return f"model.toml lists version {number}, but the model has no folder of that number"
-        return known.failure if known and known.failed_fingerprint == on_disk.fingerprint else ""
+            return LoadFailed(f"model.toml lists version {number}, but the model has no folder of that number")
+        return known.failure if known and known.failed_fingerprint == on_disk.fingerprint else None

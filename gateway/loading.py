@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import re
 from time import perf_counter
 from types import ModuleType
 from typing import Any, cast
@@ -11,16 +10,14 @@ from gateway import plugins
 from gateway.config import ConfigError, convert
 from gateway.errors import GatewayError, LoadFailed, OutOfMemory
 from gateway.interfaces import Backend, Device, ModelSource
-from gateway.lifecycle import Loaded
+from gateway.lifecycle import Failure, Loaded
 from gateway.repository import SETTINGS_FILE, ModelFolder, VersionFolder
 
 log = logging.getLogger("tensorgate.models")
 
-_NO_MEMORY = re.compile(r"out of memory|failed to allocate memory|bad.?alloc|bfc_?arena", re.IGNORECASE)
-
 
 async def load_version(model: ModelFolder, version: VersionFolder, device: Device) -> Loaded:
-    """The version, warmed up and wrapped in the order of model.toml's tables. Raises what `reason` can tell."""
+    """The version, warmed up and wrapped in the order of model.toml's tables. Raises what `shown` can tell."""
     started = perf_counter()
     if version.problem:
         raise LoadFailed(version.problem)
@@ -51,21 +48,16 @@ async def load_version(model: ModelFolder, version: VersionFolder, device: Devic
         raise
 
 
-def reason(error: Exception) -> str:
+def shown(error: Exception) -> Failure:
     """What may be shown of a failed load; the rest is logged."""
     if isinstance(error, OutOfMemory | MemoryError):
-        return f"out of memory: {error}" if str(error) else "out of memory"
+        return OutOfMemory(f"out of memory: {error}" if str(error) else "out of memory")
     if isinstance(error, GatewayError | ConfigError):
-        return str(error)
+        return LoadFailed(str(error))
     log.error("a backend failed to load a model", exc_info=error)
     if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return f"the backend failed with {type(error).__name__}; the server's log says more"
-
-
-def lacks_memory(failure: str) -> bool:
-    """Whether a load failed, by its reason, for want of memory."""
-    return _NO_MEMORY.search(failure) is not None
+        return LoadFailed(error.strerror)
+    return LoadFailed(f"the backend failed with {type(error).__name__}; the server's log says more")
 
 
 def _prepare(model: str, name: str, table: dict[str, Any], exports: str) -> tuple[ModuleType, Any]:

@@ -9,10 +9,10 @@ from types import MappingProxyType
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gateway.errors import LabelNotFound, LoadFailed, ModelExists, ModelNotFound, NotReady, OutOfMemory
+from gateway.errors import LabelNotFound, LoadFailed, ModelExists, ModelNotFound, NotReady
 from gateway.interfaces import Device
 from gateway.lifecycle import Book, Loaded
-from gateway.loading import lacks_memory, load_version, reason
+from gateway.loading import load_version, shown
 from gateway.repository import ModelFolder, Scan, VersionFolder, scan, settle
 from gateway.types import ModelStatus, State
 
@@ -207,10 +207,10 @@ class Models:
         model = self._snapshot.get(name)
         if model is not None and model.latest is not None:
             return
-        failures = [told.error for told in model.status.versions if told.error] if model else []
-        failure = failures[0] if failures else "it was unloaded before it could answer"
+        book = self._books.get(name)
+        failure = book.failure() if book else None
         await self.remove(name)
-        raise OutOfMemory(failure) if lacks_memory(failure) else LoadFailed(failure)
+        raise failure or LoadFailed("it was unloaded before it could answer")
 
     async def remove(self, name: str) -> None:
         """Take a model that was added offline; returns once nothing of it is in use. Again does nothing."""
@@ -289,7 +289,7 @@ class Models:
         try:
             loaded = await load_version(model, version, self.device)
         except Exception as error:
-            failure = reason(error)
+            failure = shown(error)
             book.load_failed(version, failure)
             self._publish(book)
             log.error("%s: not loaded: %s", what, failure)
