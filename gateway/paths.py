@@ -10,7 +10,7 @@ from gateway.errors import MethodNotAllowed, RouteNotFound
 from gateway.interfaces import Adapter, Operation
 from gateway.types import Call
 
-_PREFIX = re.compile(r"/(?:services/(?P<service>[^/]+)|seldon/[^/]+/(?P<seldon>[^/]+))(?=/)")
+_PREFIX = re.compile(r"/(?:services/(?P<service>[^/]+)|seldon/(?:[^/]+/(?!api/v[01]\.))?(?P<seldon>[^/]+))(?=/)")
 _FIELD = re.compile(r"\\\{(\w+)\\\}")
 _CACHED = 4096
 
@@ -105,7 +105,10 @@ class PathTable:
 
 
 def split_prefix(raw_path: str) -> tuple[str | None, str]:
-    """`/services/NAME/rest` and `/seldon/NAMESPACE/NAME/rest` as (NAME, /rest); any other path as (None, path)."""
+    """`/services/NAME/rest` and `/seldon/NAMESPACE/NAME/rest` as (NAME, /rest); any other path as (None, path).
+
+    SPEC: Seldon's clients leave the namespace out where they know none: `/seldon/NAME/api/v1.0/predictions`.
+    """
     match = _PREFIX.match(raw_path)
     if match is None:
         return None, raw_path
