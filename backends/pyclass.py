@@ -36,6 +36,13 @@ CALLS = {
     },
 }
 """Signature to the method that it calls."""
+SHOWN_VARIABLES = (
+    "PREDICTIVE_UNIT_ID",
+    "PREDICTIVE_UNIT_IMAGE",
+    "MODEL_METADATA",
+    "INCLUDE_METRICS_IN_CLIENT_RESPONSE",
+)
+"""What Seldon tells the wrapper, not the class: adapters may see these of the class's environment."""
 FREE_INPUTS = frozenset({"aggregate", "send_feedback"})
 NEVER_REPEATED = frozenset({"send_feedback"})
 
@@ -70,7 +77,9 @@ async def load(source: ModelSource, config: Config) -> Backend:
     """The class in its workers, ready. Raises LoadFailed."""
     pool = Pool(_launch(source, config), _settings(config))
     told = await pool.start()
-    return UserClass(source, pool, {name: told[name] for name in ("has", "init_metadata") if name in told})
+    extras = {name: told[name] for name in ("has", "init_metadata") if name in told}
+    shown = {name: config.environment[name] for name in SHOWN_VARIABLES if name in config.environment}
+    return UserClass(source, pool, extras | ({"environment": shown} if shown else {}))
 
 
 def _settings(config: Config) -> Settings:

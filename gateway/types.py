@@ -71,7 +71,8 @@ class ModelMetadata(Struct, frozen=True):
     signatures: dict[str, Signature]
     response: ResponseForm = ResponseForm()
     extras: Mapping[str, Any] = {}
-    """What only some backends tell; a user's class: "has", its methods, and "init_metadata", what it says of itself."""
+    """What only some backends tell; a user's class: "has", its methods, "init_metadata", what it says of itself, and
+    "environment", what its environment tells of it."""
     versions: tuple[int, ...] = ()
     """All versions of the model that answer, oldest first; set for `Describe` only."""
 

@@ -24,7 +24,7 @@ def describe(metadata: ModelMetadata) -> Document:
     signature = default_signature(metadata)
     return {
         "name": metadata.name,
-        "versions": [str(metadata.version)],
+        "versions": [str(version) for version in metadata.versions or (metadata.version,)],
         "platform": metadata.platform,
         "inputs": [_tensor(name, spec) for name, spec in signature.inputs.items()],
         "outputs": [_tensor(name, spec) for name, spec in signature.outputs.items()],
