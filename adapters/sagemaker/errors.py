@@ -4,10 +4,9 @@ Source: the rest-json protocol and the sagemaker-runtime model of botocore; mult
 container's body; Amazon SageMaker developer guide, "Use Your Own Inference Code".
 """
 
-from math import ceil
-
 import orjson
 
+from adapters._error_headers import error_headers
 from gateway.errors import (
     BackendError,
     BodyTimeout,
@@ -107,22 +106,11 @@ def _container(error: GatewayError) -> Reply:
     if isinstance(error, UserError | UserFailed):
         status = error.status
     body = orjson.dumps({"code": status, "type": kind, "message": plain(str(error))})
-    return Reply(body, status, headers=_headers(error))
+    return Reply(body, status, headers=error_headers(error))
 
 
 def _find(table: tuple[tuple[type[GatewayError], int, str], ...], error: GatewayError) -> tuple[int, str] | None:
     return next(((status, name) for kind, status, name in table if isinstance(error, kind)), None)
-
-
-def _headers(error: GatewayError) -> tuple[tuple[str, str], ...]:
-    """What HTTP asks for beside the status."""
-    if isinstance(error, MethodNotAllowed) and error.allowed:
-        return (("Allow", ", ".join(error.allowed)),)
-    if isinstance(error, Unauthenticated):
-        return (("WWW-Authenticate", 'APPCODE realm="tensorgate", Bearer realm="tensorgate"'),)
-    if isinstance(error, CapacityError) and error.retry_after is not None:
-        return (("Retry-After", str(max(1, ceil(error.retry_after)))),)
-    return ()
 
 
 # The runtime API...
@@ -137,11 +125,11 @@ def _runtime(error: GatewayError, call: Call) -> Reply:
     status, name = found
     if isinstance(error, Unauthenticated):
         name, text = _credential_fault(error, call)
-        return _rest_json(call, status, name, {"message": text}, _headers(error))
+        return _rest_json(call, status, name, {"message": text}, error_headers(error))
     text = plain(str(error))
     if isinstance(error, ModelNotFound) and error.model:
         text = plain(f"Endpoint {error.model[:256]} of account {ACCOUNT} not found. {text}")
-    return _rest_json(call, status, name, {"Message": text}, _headers(error))
+    return _rest_json(call, status, name, {"Message": text}, error_headers(error))
 
 
 def _credential_fault(error: Unauthenticated, call: Call) -> tuple[str, str]:
