@@ -34,7 +34,7 @@ def _adapter(name: str) -> Adapter:
     return adapter
 
 
-def _raised(kind: type[GatewayError]) -> GatewayError:
+def raised(kind: type[GatewayError]) -> GatewayError:
     """An instance whose required arguments are all the same harmless text."""
     parameters = list(inspect.signature(kind.__init__).parameters.values())[1:]
     wanted = [one for one in parameters if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD]
@@ -61,14 +61,14 @@ def test_page_has_every_error_and_no_other() -> None:
 @pytest.mark.parametrize("name", ADAPTERS)
 def test_status_is_as_documented(name: str, error: type[GatewayError]) -> None:
     """Each adapter answers each error with the status that the page gives."""
-    assert _adapter(name).encode_error(_raised(error), CALL).status == _documented()[error.__name__][name]
+    assert _adapter(name).encode_error(raised(error), CALL).status == _documented()[error.__name__][name]
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.__name__)
 @pytest.mark.parametrize("name", ADAPTERS)
 def test_blame_is_right(name: str, error: type[GatewayError]) -> None:
     """A client's mistake is a 4xx, the server's a 5xx, and what may be repeated one of the codes that say so."""
-    status = _adapter(name).encode_error(_raised(error), CALL).status
+    status = _adapter(name).encode_error(raised(error), CALL).status
     if issubclass(error, RequestError):
         assert 400 <= status < 500
     elif issubclass(error, CapacityError):
@@ -81,7 +81,7 @@ def test_blame_is_right(name: str, error: type[GatewayError]) -> None:
 @pytest.mark.parametrize("name", ADAPTERS)
 def test_body_is_of_the_declared_type(name: str, error: type[GatewayError]) -> None:
     """An error body that claims to be JSON is JSON, and no body shows how the server is built."""
-    reply = _adapter(name).encode_error(_raised(error), CALL)
+    reply = _adapter(name).encode_error(raised(error), CALL)
     assert reply.body
     if reply.media_type == "application/json":
         assert isinstance(json.loads(reply.body), dict)

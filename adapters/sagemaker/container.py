@@ -37,17 +37,24 @@ def execution_parameters(max_concurrent_transforms: int, batch_strategy: str, ma
 
 def load(call: Call) -> LoadModel:
     """POST /models: `{"model_name", "url"}`, or the same as query parameters. Raises MalformedBody."""
-    document = _query(call)
+    document: dict[str, object] = {**_query(call)}
     if call.body.strip():
-        try:
-            document |= orjson.loads(call.body)
-        except (orjson.JSONDecodeError, TypeError, ValueError):
-            raise MalformedBody("expected a JSON object with model_name and url") from None
+        document |= _object(call.body)
     name, url = document.get("model_name"), document.get("url")
     for key, value in (("model_name", name), ("url", url)):
         if not isinstance(value, str) or not value:
             raise MalformedBody(f"{key} is missing, or is no text")
     return LoadModel(str(name), str(url))
+
+
+def _object(body: bytes) -> dict[str, object]:
+    try:
+        document = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        document = None
+    if not isinstance(document, dict):
+        raise MalformedBody("expected a JSON object with model_name and url")
+    return document
 
 
 def unload(call: Call) -> UnloadModel:

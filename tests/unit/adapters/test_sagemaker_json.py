@@ -1,4 +1,4 @@
-"""Every form of JSON that SageMaker's clients send becomes the tensor that the model declares, or is refused by place."""
+"""Every form of JSON that SageMaker's clients send becomes the declared tensor, or is refused by its place."""
 
 import base64
 import io
