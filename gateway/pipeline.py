@@ -154,6 +154,10 @@ class Pipeline:
                 await _sized(len(call.body), operation.check_body, call)
             raise
         admitted.trace.version = loaded.version
+        return await self._run(operation, call, target, loaded)
+
+    async def _run(self, operation: Infer, call: Call, target: Target, loaded: Loaded) -> Reply:
+        """Decode, infer and encode, the version held meanwhile."""
         loaded.acquire()
         try:
             request = await _sized(len(call.body), operation.decode, call, target, loaded.metadata)
@@ -185,23 +189,12 @@ class Pipeline:
 
         async def run() -> bytes:
             body = await asyncio.to_thread(deferrals.inputs.read, uri) if uri else call.body
-            return await self._infer_later(operation, replace(call, body=body), service, target)
+            later = replace(call, body=body, deadline=None)
+            return _whole(await self._run(operation, later, target, self._directory.pick(service, target)))
 
         failed = functools.partial(_failure, admitted.route, call, admitted.trace)
         deferrals.start(slot, len(call.body), run, lambda error: _whole(failed(error)))
         return reply
-
-    async def _infer_later(self, operation: Defer, call: Call, service: Service, target: Target) -> bytes:
-        loaded = self._directory.pick(service, target)
-        loaded.acquire()
-        try:
-            request = await _sized(len(call.body), operation.decode, call, target, loaded.metadata)
-            if isinstance(request, Reply):
-                return _whole(request)
-            response = await loaded.backend.infer(request)
-            return _whole(await _sized(_nbytes(response), operation.encode, response, request, call))
-        finally:
-            loaded.release()
 
     async def _stream(self, encode: StreamEncoder, loaded: Loaded, request: InferenceRequest, call: Call) -> Reply:
         parts = Parts(loaded.backend.stream(request), loaded)
