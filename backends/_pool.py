@@ -25,9 +25,9 @@ STREAMS_AT_ONCE = 64
 """On one worker."""
 KILL_SECONDS = 1.0
 """After its deadline, a call that still runs takes its worker with it."""
-STEADY_SECONDS = 5.0
+STEADY_SECONDS = 1.0
 """A worker that has lived so long was in order."""
-BACKOFF_SECONDS, MOST_BACKOFF_SECONDS = 0.1, 2.0
+BACKOFF_SECONDS, MOST_BACKOFF_SECONDS = 0.1, 1.0
 WATCH_SECONDS = 0.1
 
 log = logging.getLogger("tensorgate.workers")
