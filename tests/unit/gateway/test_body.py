@@ -2,6 +2,8 @@
 
 import asyncio
 import gzip
+import random
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -133,6 +135,54 @@ def test_a_gzip_bomb_stops_at_the_limit() -> None:
         inflate(gzip.compress(bytes(10_000_000)), 1000)
     with pytest.raises(BodyTooLarge, match="decompressed"):
         inflate(gzip.compress(bytes(600)) * 2, 1000)
+
+
+def test_a_flood_of_gzip_members_is_read_in_linear_time_and_bounded() -> None:
+    """2 MB of empty members are refused after a number of them; as many as may be are read in good time."""
+    member = gzip.compress(b"", mtime=0)
+    started = time.perf_counter()
+    assert inflate(member * 16_000 + gzip.compress(b"end"), 100) == b"end"
+    with pytest.raises(BodyTooLarge, match="members"):
+        inflate(member * 100_000, 100)
+    assert time.perf_counter() - started < 2
+
+
+def test_a_body_larger_than_a_piece_is_inflated_whole() -> None:
+    """Members may begin and end anywhere in what is fed to the decompressor at once."""
+    parts = [random.Random(seed).randbytes(seed * 9_000) for seed in range(1, 5)]
+    assert inflate(b"".join(map(gzip.compress, parts)), 100_000) == b"".join(parts)
+
+
+def test_a_small_gzip_body_that_grows_leaves_the_event_loop() -> None:
+    """60 KB may become 60 MB: other requests are served meanwhile."""
+    packed = gzip.compress(bytes(20 << 20))
+    body = Body(feed(packed), LimitsConfig())
+
+    async def ticks() -> int:
+        call = Call("POST", "/", headers=[(b"content-encoding", b"gzip")])
+        reading = asyncio.create_task(body.read(call, ignores_unknown_codings=False))
+        count = 0
+        while not reading.done():
+            await asyncio.sleep(0)
+            count += 1
+        assert len(await reading) == 20 << 20
+        return count
+
+    assert asyncio.run(ticks()) > 10
+
+
+def test_a_dripping_body_has_one_deadline() -> None:
+    """The time does not begin anew with the first bytes."""
+    messages = iter([b"x", b"x"])
+
+    async def receive() -> dict[str, Any]:
+        await asyncio.sleep(0.15)
+        return {"type": "http.request", "body": next(messages, b""), "more_body": True}
+
+    body = Body(receive, LimitsConfig(body_seconds=0.2))
+    with pytest.raises(BodyTimeout):
+        read(body)
+    assert body.size < 2
 
 
 @pytest.mark.parametrize(
