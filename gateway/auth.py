@@ -8,12 +8,13 @@ import hashlib
 import hmac
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from gateway import sigv4
 from gateway.config import ConfigError, ModelsControlConfig, Secret, ServiceConfig, secret_text
 from gateway.errors import Forbidden, Unauthenticated
+from gateway.routing import Service
 from gateway.types import Call
 
 _LONGEST = 1024
@@ -34,13 +35,13 @@ class Authenticator:
         # and a dictionary lookup by digest tells an attacker nothing about the stored keys by its timing.
         self._digest_key = secrets.token_bytes(32)
         self._clock = clock
-        self._protected = frozenset(name for name, service in services.items() if service.app_auth)
+        protected = {name: service for name, service in services.items() if service.app_auth}
         opened: dict[bytes, set[str]] = {}
         signers: dict[str, dict[str, set[str]]] = {}
-        for name in self._protected:
-            for code in _codes(name, services[name], base):
+        for name, service in protected.items():
+            for code in _codes(name, service, base):
                 opened.setdefault(self._digest(code), set()).add(name)
-            for access_key_id, secret in _signers(name, services[name], base):
+            for access_key_id, secret in _signers(name, service, base):
                 signers.setdefault(access_key_id, {}).setdefault(secret, set()).add(name)
         self._opened = {digest: frozenset(names) for digest, names in opened.items()}
         self._signers = {
@@ -50,19 +51,15 @@ class Authenticator:
         """Access key id to the services that each of its secrets opens."""
         self.verifies = bool(signers)
         """Whether a signature may open anything; then every call must pass `verified`."""
-        self._control = frozenset(self._digest(code) for code in _control_codes(control, base, bool(self._protected)))
+        self._control = frozenset(self._digest(code) for code in _control_codes(control, base, bool(protected)))
         self._controllable = control.enabled
-
-    def protects(self, service: str) -> bool:
-        """Whether calls of this service need a key."""
-        return service in self._protected
 
     def opened(self, call: Call) -> frozenset[str]:
         """The services that the call's key opens; none without a valid key.
 
         A signature opens them until the body is here: then `verified` decides.
         """
-        if not self._protected:
+        if not self._opened and not self.verifies:
             return _NONE
         code = _credential(call)
         if code is None and self.verifies and sigv4.is_signed(call):
@@ -99,23 +96,25 @@ class Authenticator:
             raise Forbidden("this key does not open model control")
         raise Unauthenticated(self._missing(call))
 
-    def admit(self, call: Call, opened: frozenset[str], service: str) -> None:
+    def admit(self, call: Call, opened: frozenset[str], service: Service) -> None:
         """Let the call reach the service, or raise Unauthenticated or Forbidden."""
-        if service not in self._protected or service in opened:
+        if not service.protected or service.name in opened:
             return
         if opened:
             raise Forbidden("this key does not open the service")
         raise Unauthenticated(self._missing(call))
 
-    def admit_any(self, call: Call, opened: frozenset[str], services: Iterable[str]) -> None:
+    def admit_any(self, call: Call, opened: frozenset[str], services: Sequence[Service]) -> None:
         """Raise Unauthenticated when every one of the services needs a key and the call has no valid one.
 
         This can be said before the body is read, and before the target is known.
         """
-        if opened or not self._protected:
+        if opened or not services:
             return
-        if all(service in self._protected for service in services):
-            raise Unauthenticated(self._missing(call))
+        for service in services:
+            if not service.protected:
+                return
+        raise Unauthenticated(self._missing(call))
 
     def _claimed(self, call: Call) -> frozenset[str]:
         """The services that the call's signature opens if a secret of its access key id has made it."""

@@ -35,10 +35,6 @@ class LoadedModel(Struct, frozen=True):
     latest: Loaded | None = None
     """The highest version that takes requests."""
 
-    def version(self, number: int) -> Loaded | None:
-        """That version, if it takes requests."""
-        return self.versions.get(number)
-
     def resolve(self, version: int | None = None, label: str | None = None) -> Loaded:
         """The version meant: by label, by number, else the latest. Raises LabelNotFound or ModelNotFound."""
         if label is not None:

@@ -128,7 +128,7 @@ class Pipeline:
     def _service(self, admitted: Admitted, target: Target) -> Service:
         """The service that is meant, if the caller may use it."""
         service = self._directory.find(admitted.route, admitted.call, target)
-        self._auth.admit(admitted.call, admitted.opened, service.name)
+        self._auth.admit(admitted.call, admitted.opened, service)
         admitted.trace.service = service.name
         return service
 

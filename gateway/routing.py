@@ -79,13 +79,13 @@ class Directory:
             if name not in self._named_models and name not in self._configured:
                 yield Service(name, name, "any", False, ())
 
-    def reachable(self, route: Route, call: Call) -> list[str]:
+    def reachable(self, route: Route, call: Call) -> list[Service]:
         """The services that a call may mean, as far as path and headers tell; never empty while there are services."""
         named = route.service or (unquote(route.params["model"]) if "model" in route.params else self._hint(call))
         service = self.get(named) if named else None
         if service is not None:
-            return [service.name]
-        return [service.name for service in self if service.carries(route.protocol)] or [s.name for s in self]
+            return [service]
+        return [service for service in self if service.carries(route.protocol)] or list(self)
 
     def find(self, route: Route, call: Call, target: Target) -> Service:
         """The service that is meant. Raises ModelNotFound or, for a label on an unknown model, LabelNotFound."""

@@ -7,6 +7,7 @@ import pytest
 from gateway.auth import Authenticator
 from gateway.config import ConfigError, Secret, ServiceConfig
 from gateway.errors import Forbidden, Unauthenticated
+from gateway.routing import Service
 from gateway.types import Call
 
 SERVICES = {
@@ -15,6 +16,11 @@ SERVICES = {
     "iris": ServiceConfig(app_auth=True, app_codes=("iris-code", "both-code")),
     "off": ServiceConfig(app_auth=False, app_codes=("off-code",)),
 }
+
+
+def service(name: str) -> Service:
+    """The service as it is routed to."""
+    return Service(name, name, "any", SERVICES[name].app_auth, ())
 
 
 def call(**headers: str) -> Call:
@@ -44,7 +50,7 @@ def test_a_key_opens_its_service(authenticator: Authenticator, headers: dict[str
     sent = call(**headers)
     opened = authenticator.opened(sent)
     assert frozenset({"digits"}) == opened
-    authenticator.admit(sent, opened, "digits")
+    authenticator.admit(sent, opened, service("digits"))
 
 
 @pytest.mark.parametrize(
@@ -66,14 +72,14 @@ def test_without_a_valid_key_a_protected_service_is_shut(authenticator: Authenti
     """Missing, wrong, malformed and oversized keys are all unauthenticated."""
     sent = call(**headers)
     with pytest.raises(Unauthenticated):
-        authenticator.admit(sent, authenticator.opened(sent), "digits")
+        authenticator.admit(sent, authenticator.opened(sent), service("digits"))
 
 
 def test_a_key_of_another_service_is_forbidden(authenticator: Authenticator) -> None:
     """A valid key that does not open the service is 403, not 401."""
     sent = call(authorization="APPCODE iris-code")
     with pytest.raises(Forbidden):
-        authenticator.admit(sent, authenticator.opened(sent), "digits")
+        authenticator.admit(sent, authenticator.opened(sent), service("digits"))
 
 
 def test_one_key_may_open_several_services(authenticator: Authenticator) -> None:
@@ -83,16 +89,16 @@ def test_one_key_may_open_several_services(authenticator: Authenticator) -> None
 
 def test_an_open_service_needs_no_key(authenticator: Authenticator) -> None:
     """Without app_auth any credential, or none, is let through."""
-    authenticator.admit(call(), frozenset(), "open")
-    authenticator.admit(call(), frozenset(), "off")
+    authenticator.admit(call(), frozenset(), service("open"))
+    authenticator.admit(call(), frozenset(), service("off"))
 
 
 def test_before_the_target_is_known_only_a_hopeless_call_is_refused(authenticator: Authenticator) -> None:
     """A call without a key is refused early only if every service it can reach needs one."""
     with pytest.raises(Unauthenticated):
-        authenticator.admit_any(call(), frozenset(), ["digits", "iris"])
-    authenticator.admit_any(call(), frozenset(), ["digits", "open"])
-    authenticator.admit_any(call(), frozenset({"iris"}), ["digits"])
+        authenticator.admit_any(call(), frozenset(), [service("digits"), service("iris")])
+    authenticator.admit_any(call(), frozenset(), [service("digits"), service("open")])
+    authenticator.admit_any(call(), frozenset({"iris"}), [service("digits")])
 
 
 def test_a_key_outside_ascii_works_as_clients_send_it() -> None:

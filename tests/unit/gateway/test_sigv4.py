@@ -14,6 +14,7 @@ from gateway import sigv4
 from gateway.auth import Authenticator
 from gateway.config import AwsCredential, ConfigError, Secret, ServiceConfig
 from gateway.errors import Forbidden, Unauthenticated
+from gateway.routing import Service
 from gateway.types import Call
 
 DATA = json.loads((Path(__file__).parents[2] / "data" / "sigv4" / "requests.json").read_text("utf-8"))
@@ -159,6 +160,11 @@ def service(secret: str = SECRET, **more: Any) -> ServiceConfig:
     return ServiceConfig(app_auth=True, aws_credentials=(credential,), **more)
 
 
+def protected(name: str) -> Service:
+    """A service that needs a key, as it is routed to."""
+    return Service(name, name, "any", True, ())
+
+
 @pytest.fixture
 def authenticator(tmp_path: Path) -> Authenticator:
     """iris and digits are signed for with different secrets of one access key id, wine takes keys only."""
@@ -178,12 +184,12 @@ def test_a_signature_counts_as_the_services_key(authenticator: Authenticator) ->
     call, body = signed("plain")
     early = authenticator.opened(call)
     assert frozenset({"iris", "digits"}) == early
-    authenticator.admit_any(call, early, ["iris"])
+    authenticator.admit_any(call, early, [protected("iris")])
     opened = authenticator.verified(call, early, body)
     assert frozenset({"iris"}) == opened
-    authenticator.admit(call, opened, "iris")
+    authenticator.admit(call, opened, protected("iris"))
     with pytest.raises(Forbidden):
-        authenticator.admit(call, opened, "digits")
+        authenticator.admit(call, opened, protected("digits"))
 
 
 def test_a_signature_of_other_bytes_opens_nothing(authenticator: Authenticator) -> None:
@@ -192,7 +198,7 @@ def test_a_signature_of_other_bytes_opens_nothing(authenticator: Authenticator) 
     opened = authenticator.verified(call, authenticator.opened(call), body + b"5")
     assert frozenset() == opened
     with pytest.raises(Unauthenticated, match="does not match"):
-        authenticator.admit(call, opened, "iris")
+        authenticator.admit(call, opened, protected("iris"))
 
 
 def test_an_unknown_access_key_id_is_refused_by_the_head(authenticator: Authenticator) -> None:
@@ -200,7 +206,7 @@ def test_an_unknown_access_key_id_is_refused_by_the_head(authenticator: Authenti
     call = rewritten(signed("plain")[0], "AKIDEXAMPLE", "AKIDOTHER")
     assert frozenset() == authenticator.opened(call)
     with pytest.raises(Unauthenticated, match="access key id is not known"):
-        authenticator.admit_any(call, frozenset(), ["iris"])
+        authenticator.admit_any(call, frozenset(), [protected("iris")])
 
 
 def test_a_key_beside_the_signature_counts_alone(authenticator: Authenticator) -> None:
@@ -226,7 +232,7 @@ def test_without_credentials_signatures_are_not_looked_at() -> None:
     assert not authenticator.verifies
     assert frozenset() == authenticator.opened(call)
     with pytest.raises(Unauthenticated, match="'X-Tensorgate-Key: <key>' beside yours"):
-        authenticator.admit(call, frozenset(), "wine")
+        authenticator.admit(call, frozenset(), protected("wine"))
 
 
 @pytest.mark.parametrize(
