@@ -13,9 +13,10 @@ import uvloop
 
 from gateway import __version__, config, defaults, repository
 from gateway.config import Config, ConfigError
-from gateway.models import Models, VersionSummary
+from gateway.models import Models
 from gateway.paths import PathTable
 from gateway.server import Assembly, listen, load_adapters, serve
+from gateway.summary import VersionSummary
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

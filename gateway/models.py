@@ -14,7 +14,8 @@ from gateway.interfaces import Device
 from gateway.lifecycle import Book, Loaded
 from gateway.loading import load_version, shown
 from gateway.repository import ModelFolder, Scan, VersionFolder, scan, settle
-from gateway.types import ModelStatus, State
+from gateway.summary import VersionSummary
+from gateway.types import ModelStatus
 
 DRAIN_SECONDS = 60.0
 LOADS_AT_ONCE = 2
@@ -57,21 +58,6 @@ class LoadedModel(Struct, frozen=True):
             return f"no version of model {self.name!r} answers yet" + (f": {states}" if states else "")
         answering = ", ".join(str(number) for number in self.versions) or "none"
         return f"model {self.name!r} has no version {version}; versions that answer: {answering}"
-
-
-class VersionSummary(Struct, frozen=True):
-    """One version on one line, for a status page or a terminal."""
-
-    name: str
-    version: int
-    state: State
-    provider: str = ""
-    note: str = ""
-    fallbacks: int = 0
-    load_seconds: float = 0.0
-    signatures: tuple[str, ...] = ()
-    labels: tuple[str, ...] = ()
-    error: str = ""
 
 
 class Models:

@@ -15,6 +15,7 @@ from msgspec import Struct
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
+from gateway.summary import VersionSummary
 from gateway.types import Call, RequestSeries, State
 
 BUCKET_BOUNDS = tuple(1e-5 * 1.8**step for step in range(33))
@@ -72,22 +73,12 @@ class _Counts:
         self.buckets = [0] * (len(BUCKET_BOUNDS) + 1)
 
 
-class Served(Struct, frozen=True):
-    """A model version as the metrics page shows it."""
-
-    model: str
-    version: int
-    state: str
-    provider: str
-    fallbacks: int
-
-
 class Observer:
     """Counts every request once, at its end."""
 
-    def __init__(self, served: Callable[[], Iterable[Served]] = tuple) -> None:
+    def __init__(self, versions: Callable[[], Iterable[VersionSummary]] = tuple) -> None:
         self._counts: dict[tuple[str, str, str, int], _Counts] = {}
-        self._served = served
+        self._versions = versions
         self.in_flight = 0
         self._registry = CollectorRegistry()
         self._registry.register(self)
@@ -158,13 +149,13 @@ class Observer:
         fallbacks = CounterMetricFamily(
             "tensorgate_model_fallbacks", "Times that the CPU took over from CUDA", labels=["model", "version"]
         )
-        for one in self._served():
+        for one in self._versions():
             version = str(one.version)
             for name in get_args(State):
-                state.add_metric([one.model, version, name], float(name == one.state))
+                state.add_metric([one.name, version, name], float(name == one.state))
             if one.provider:
-                provider.add_metric([one.model, version, one.provider], 1.0)
-                fallbacks.add_metric([one.model, version], one.fallbacks)
+                provider.add_metric([one.name, version, one.provider], 1.0)
+                fallbacks.add_metric([one.name, version], one.fallbacks)
         yield from (state, provider, fallbacks)
 
 

@@ -8,7 +8,7 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -22,7 +22,7 @@ from gateway.deferral import Deferrals
 from gateway.interfaces import Adapter, DecodeLimits
 from gateway.model_control import ModelControl
 from gateway.models import Models
-from gateway.observe import AccessLog, Observer, Served
+from gateway.observe import AccessLog, Observer
 from gateway.pipeline import Pipeline
 from gateway.protocol import Listener
 from gateway.protocol import Protocol as HttpProtocol
@@ -70,7 +70,7 @@ class Assembly:
         self.models = Models(roots, config.gateway.device, single)
         self.adapters = load_adapters(config)
         self.directory = Directory(config, self.models)
-        self.observer = Observer(self._served)
+        self.observer = Observer(self.models.describe)
         self.log = AccessLog() if config.gateway.access_log == "json" else None
         self.deferrals = Deferrals(config, base)
         self.pipeline = Pipeline(
@@ -92,10 +92,6 @@ class Assembly:
         if control.enabled and not roots:
             raise ConfigError("models_control.roots: no folder is named that models may be loaded from")
         return ModelControl(roots, control.most_models, self.models, self.directory)
-
-    def _served(self) -> Iterator[Served]:
-        for one in self.models.describe():
-            yield Served(one.name, one.version, one.state, one.provider, one.fallbacks)
 
 
 def load_adapters(config: Config) -> Mapping[str, Adapter]:

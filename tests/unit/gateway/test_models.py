@@ -8,7 +8,8 @@ from scene import PATIENCE, Scene, Stage, on_loop
 
 from gateway.config import ConfigError
 from gateway.errors import LabelNotFound, LoadFailed, ModelNotFound
-from gateway.models import LOADS_AT_ONCE, Models, VersionSummary
+from gateway.models import LOADS_AT_ONCE, Models
+from gateway.summary import VersionSummary
 
 # At start...
 

@@ -6,7 +6,8 @@ import json
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from gateway.observe import BUCKET_BOUNDS, AccessLog, Observer, RequestIds, Served, Trace
+from gateway.observe import BUCKET_BOUNDS, AccessLog, Observer, RequestIds, Trace
+from gateway.summary import VersionSummary
 
 
 def trace(service: str = "digits") -> Trace:
@@ -66,7 +67,7 @@ def test_series_carry_the_same_counts_as_the_page() -> None:
 
 def test_the_page_shows_states_and_providers() -> None:
     """One sample a state, so that an alert on AVAILABLE == 0 works."""
-    page = samples(Observer(lambda: [Served("m", 2, "AVAILABLE", "CPU", 1)]))
+    page = samples(Observer(lambda: [VersionSummary("m", 2, "AVAILABLE", "CPU", fallbacks=1)]))
     assert page["tensorgate_model_state", frozenset({"m", "2", "AVAILABLE"})] == 1
     assert page["tensorgate_model_state", frozenset({"m", "2", "END"})] == 0
     assert page["tensorgate_model_provider", frozenset({"m", "2", "CPU"})] == 1
