@@ -10,12 +10,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from gateway.accesslog import AccessLog
 from gateway.body import Body, ClientGone, Message, Receive
 from gateway.config import LimitsConfig
 from gateway.models import Models
-from gateway.observe import AccessLog, Observer, RequestIds, Trace, given_id
+from gateway.observe import Observer
 from gateway.pipeline import Pipeline
 from gateway.streaming import Chunks
+from gateway.trace import RequestIds, Trace, given_id
 from gateway.types import Call, Reply
 
 Scope = Message
@@ -62,26 +64,26 @@ class Gateway:
         headers: list[tuple[bytes, bytes]] = scope["headers"]
         path = scope["raw_path"].decode("latin-1")
         head = Call(scope["method"], path, {}, scope["query_string"].decode("latin-1"), headers)
-        trace = Trace(given_id(head) or self._ids())
+        peer = scope["client"][0] if scope["client"] else ""
+        trace = Trace(given_id(head) or self._ids(), peer, head.method, path)
         body = Body(receive, self._limits)
-        status, sent = 499, 0
         observer.in_flight += 1
         try:
             reply = await self._pipeline.answer(head, body, trace)
-            status = reply.status
+            trace.status = reply.status
             if isinstance(reply.body, bytes):
-                sent = len(reply.body)
+                trace.bytes_out = len(reply.body)
                 await self._send(reply, reply.body, trace, body, body.unread(head), send)
             else:
-                sent = await self._stream(reply, trace, receive, send)
+                await self._stream(reply, trace, receive, send)
         except ClientGone:
             pass
         finally:
             observer.in_flight -= 1
-            seconds = observer.record(trace, status, body.size, sent)
+            trace.bytes_in = body.size
+            observer.record(trace)
             if self._log is not None:
-                peer = scope["client"][0] if scope["client"] else ""
-                self._log.add(trace, seconds, (peer, head.method, path), status, (body.size, sent))
+                self._log.add(trace)
 
     def _headers(self, reply: Reply, trace: Trace, closes: bool = False) -> list[tuple[bytes, bytes]]:
         headers = [
@@ -107,8 +109,8 @@ class Gateway:
         await body.discard(_LINGER_SECONDS, _LINGER_BYTES)
         await send({"type": "http.response.body", "body": b""})
 
-    async def _stream(self, reply: Reply, trace: Trace, receive: Receive, send: Send) -> int:
-        """Send the chunks as they come until the client leaves; returns the bytes sent."""
+    async def _stream(self, reply: Reply, trace: Trace, receive: Receive, send: Send) -> None:
+        """Send the chunks as they come until the client leaves."""
         chunks = cast(Chunks, reply.body)
         sending = asyncio.ensure_future(_pump(reply.status, self._headers(reply, trace), chunks, send))
         leaving = asyncio.ensure_future(_gone(receive))
@@ -119,9 +121,9 @@ class Gateway:
                 task.cancel()
             await asyncio.gather(sending, leaving, return_exceptions=True)
             await chunks.aclose()
+            trace.bytes_out = chunks.sent_bytes
         if not sending.cancelled() and (error := sending.exception()) is not None:
             raise error
-        return chunks.sent_bytes
 
     async def _healthz(self, request: Request) -> Response:
         return Response("ok\n", media_type="text/plain")

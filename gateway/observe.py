@@ -1,62 +1,20 @@
-"""What operators see: request counters, the metrics page and the access log."""
+"""Request counters and the page of metrics."""
 
-import asyncio
 import itertools
-import secrets
-import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime
 from time import perf_counter
-from typing import BinaryIO, get_args
+from typing import get_args
 
-import msgspec
-from msgspec import Struct
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from gateway.summary import VersionSummary
-from gateway.types import Call, RequestSeries, State
+from gateway.trace import Trace
+from gateway.types import RequestSeries, State
 
 BUCKET_BOUNDS = tuple(1e-5 * 1.8**step for step in range(33))
 """Seconds. TF Serving's own latency buckets (10 us x 1.8^k), so that its dashboards can be fed from the same counts."""
-
-_LONGEST_ID = 128
-
-
-class Trace:
-    """What is learned of one request on its way; the log line and the counters are made of it."""
-
-    __slots__ = ("id", "operation", "protocol", "service", "started", "version")
-
-    def __init__(self, request_id: str) -> None:
-        self.started = perf_counter()
-        self.id = request_id
-        self.protocol = ""
-        self.operation = ""
-        self.service = ""
-        """Set once resolved, so that made-up names never become labels."""
-        self.version = 0
-
-
-def given_id(head: Call) -> str | None:
-    """The id that the call brings in X-Request-Id, if it is one that a log may hold."""
-    given = head.header(b"x-request-id")
-    if given is None or len(given) > _LONGEST_ID or not given.isascii() or not given.isprintable() or not given:
-        return None
-    return given
-
-
-class RequestIds:
-    """Ids for requests that bring none: a random prefix a process, then a counter."""
-
-    # PERF: 0.1 us; uuid4 takes 1.5 us.
-    def __init__(self) -> None:
-        self._prefix = secrets.token_hex(6)
-        self._next = itertools.count(1)
-
-    def __call__(self) -> str:
-        return f"{self._prefix}-{next(self._next):x}"
 
 
 class _Counts:
@@ -85,19 +43,18 @@ class Observer:
         ProcessCollector(registry=self._registry)
         PlatformCollector(registry=self._registry)
 
-    def record(self, trace: Trace, status: int, bytes_in: int, bytes_out: int) -> float:
-        """Count a finished request; returns how long it took, in seconds."""
-        seconds = perf_counter() - trace.started
-        key = (trace.protocol, trace.service, trace.operation, status)
+    def record(self, trace: Trace) -> None:
+        """Count a finished request."""
+        trace.seconds = seconds = perf_counter() - trace.started
+        key = (trace.protocol, trace.service, trace.operation, trace.status)
         counts = self._counts.get(key)
         if counts is None:
             counts = self._counts[key] = _Counts()
         counts.count += 1
         counts.seconds += seconds
-        counts.bytes_in += bytes_in
-        counts.bytes_out += bytes_out
+        counts.bytes_in += trace.bytes_in
+        counts.bytes_out += trace.bytes_out
         counts.buckets[bisect_left(BUCKET_BOUNDS, seconds)] += 1
-        return seconds
 
     def series(self) -> list[RequestSeries]:
         """The counters as data, for an adapter that shows them under its protocol's own names."""
@@ -157,69 +114,3 @@ class Observer:
                 provider.add_metric([one.name, version, one.provider], 1.0)
                 fallbacks.add_metric([one.name, version], one.fallbacks)
         yield from (state, provider, fallbacks)
-
-
-class AccessLine(Struct, frozen=True, omit_defaults=True):
-    """One line of the access log; no payload, no query, no key is ever in it."""
-
-    time: datetime
-    id: str
-    peer: str
-    method: str
-    path: str
-    status: int
-    ms: float
-    bytes_in: int
-    bytes_out: int
-    protocol: str = ""
-    service: str = ""
-    operation: str = ""
-    version: int = 0
-
-
-class AccessLog:
-    """JSON lines, gathered and written a few times a second from a thread, so that a slow reader stalls nobody."""
-
-    _SECONDS = 0.2
-    _MOST = 50_000
-    """Lines kept while the output is stuck; the rest are dropped and counted."""
-
-    def __init__(self, out: BinaryIO | None = None) -> None:
-        self._out = out or sys.stderr.buffer
-        self._lines: list[AccessLine] = []
-        self._dropped = 0
-        self._encoder = msgspec.json.Encoder()
-
-    def add(
-        self, trace: Trace, seconds: float, scope: tuple[str, str, str], status: int, sizes: tuple[int, int]
-    ) -> None:
-        """Note a finished request; `scope` is (peer, method, path), `sizes` are body bytes in and out."""
-        if len(self._lines) >= self._MOST:
-            self._dropped += 1
-            return
-        peer, method, path = scope
-        self._lines.append(
-            AccessLine(
-                datetime.now(UTC), trace.id, peer, method, path[:256], status, round(seconds * 1e3, 3), *sizes,
-                trace.protocol, trace.service, trace.operation, trace.version,
-            )
-        )  # fmt: skip
-
-    async def run(self) -> None:
-        """Write what gathers, until cancelled; then write the rest."""
-        try:
-            while True:
-                await asyncio.sleep(self._SECONDS)
-                if self._lines:
-                    lines, self._lines = self._lines, []
-                    await asyncio.to_thread(self._write, lines)
-        finally:
-            self._write(self._lines)
-            self._lines = []
-
-    def _write(self, lines: list[AccessLine]) -> None:
-        if self._dropped:
-            dropped, self._dropped = self._dropped, 0
-            self._out.write(b'{"dropped_lines":%d}\n' % dropped)
-        self._out.write(b"".join(self._encoder.encode(line) + b"\n" for line in lines))
-        self._out.flush()

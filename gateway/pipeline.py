@@ -16,10 +16,11 @@ from gateway.errors import BackendError, GatewayError, InferenceFailed, ModelNot
 from gateway.interfaces import Adapter, Answer, Defer, Describe, Index, Infer, Manage, Metrics, Ready, Status
 from gateway.lifecycle import Loaded
 from gateway.model_control import ModelControl
-from gateway.observe import Observer, Trace
+from gateway.observe import Observer
 from gateway.paths import PathTable, Route
 from gateway.routing import Directory, Service
 from gateway.streaming import Chunks, Parts
+from gateway.trace import Trace
 from gateway.types import Call, InferenceRequest, InferenceResponse, Reply, Target
 
 OFFLOAD_BYTES = 1 << 20

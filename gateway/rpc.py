@@ -11,10 +11,12 @@ from typing import Any
 
 import grpc
 
+from gateway.accesslog import AccessLog
 from gateway.body import Body, ClientGone
 from gateway.config import Config, ConfigError
-from gateway.observe import AccessLog, Observer, RequestIds, Trace, given_id
+from gateway.observe import Observer
 from gateway.pipeline import Pipeline
+from gateway.trace import RequestIds, Trace, given_id
 from gateway.types import Call, Reply
 
 METHOD = "GRPC"
@@ -75,24 +77,24 @@ class RpcServer:
         left = context.time_remaining()
         deadline = None if left is None else monotonic() + left
         head = Call(METHOD, path, headers=_headers(context.invocation_metadata()), deadline=deadline)
-        trace = Trace(given_id(head) or self._ids())
+        trace = Trace(given_id(head) or self._ids(), _peer(context.peer()), METHOD, path)
+        trace.bytes_in = len(message)
         observer = self._observer
-        status = 499
-        sent = b""
         observer.in_flight += 1
         try:
             reply = await self._pipeline.answer(head, Body(_whole(message), self._config.limits), trace)
-            status = reply.status
+            trace.status = reply.status
             context.set_trailing_metadata(_trailers(reply, trace))
             sent = await _result(reply, context)
+            trace.bytes_out = len(sent)
             return sent
         except ClientGone:
             return b""
         finally:
             observer.in_flight -= 1
-            seconds = observer.record(trace, status, len(message), len(sent))
+            observer.record(trace)
             if self._log is not None:
-                self._log.add(trace, seconds, (_peer(context.peer()), METHOD, path), status, (len(message), len(sent)))
+                self._log.add(trace)
 
 
 async def _result(reply: Reply, context: Any) -> bytes:

@@ -15,6 +15,7 @@ from typing import Protocol
 import uvicorn
 
 from gateway import plugins
+from gateway.accesslog import AccessLog
 from gateway.app import Gateway
 from gateway.auth import Authenticator
 from gateway.config import Config, ConfigError, convert, folders
@@ -22,7 +23,7 @@ from gateway.deferral import Deferrals
 from gateway.interfaces import Adapter, DecodeLimits
 from gateway.model_control import ModelControl
 from gateway.models import Models
-from gateway.observe import AccessLog, Observer
+from gateway.observe import Observer
 from gateway.pipeline import Pipeline
 from gateway.protocol import Listener
 from gateway.protocol import Protocol as HttpProtocol

@@ -14,9 +14,10 @@ import pytest
 from live import LiveGateway, gateway
 
 from gateway import config, interfaces, plugins
+from gateway.accesslog import AccessLine
 from gateway.cli import main
 from gateway.interfaces import SignatureConfig
-from gateway.observe import AccessLine, Observer
+from gateway.observe import Observer
 from gateway.types import ResponseForm
 
 ROOT = Path(__file__).resolve().parent.parent

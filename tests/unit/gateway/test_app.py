@@ -11,8 +11,9 @@ from gateway.app import Gateway
 from gateway.body import Body
 from gateway.config import LimitsConfig
 from gateway.models import Models
-from gateway.observe import Observer, Trace
+from gateway.observe import Observer
 from gateway.streaming import Chunks
+from gateway.trace import Trace
 from gateway.types import Call, Reply
 
 SCOPE = {

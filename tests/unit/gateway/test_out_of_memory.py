@@ -15,9 +15,10 @@ from gateway.errors import GatewayError
 from gateway.interfaces import Answer, Operation
 from gateway.model_control import ModelControl
 from gateway.models import Models
-from gateway.observe import Observer, Trace
+from gateway.observe import Observer
 from gateway.pipeline import Pipeline
 from gateway.routing import Directory
+from gateway.trace import Trace
 from gateway.types import Call, Reply
 
 

@@ -1,0 +1,70 @@
+"""What is known of one request while it is answered."""
+
+import itertools
+import secrets
+from time import perf_counter
+
+from gateway.types import Call
+
+CLIENT_GONE = 499
+"""The status of a request whose client left before there was an answer."""
+
+_LONGEST_ID = 128
+
+
+class Trace:
+    """What is learned of one request on its way; the log line and the counters are made of it."""
+
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "id",
+        "method",
+        "operation",
+        "path",
+        "peer",
+        "protocol",
+        "seconds",
+        "service",
+        "started",
+        "status",
+        "version",
+    )
+
+    def __init__(self, request_id: str, peer: str = "", method: str = "", path: str = "") -> None:
+        self.started = perf_counter()
+        self.id = request_id
+        self.peer = peer
+        self.method = method
+        self.path = path
+        self.protocol = ""
+        self.operation = ""
+        self.service = ""
+        """Set once resolved, so that made-up names never become labels."""
+        self.version = 0
+        self.status = CLIENT_GONE
+        self.seconds = 0.0
+        """From `started` to the end; set when the request is counted."""
+        self.bytes_in = 0
+        """Of the body, as are those out."""
+        self.bytes_out = 0
+
+
+def given_id(head: Call) -> str | None:
+    """The id that the call brings in X-Request-Id, if it is one that a log may hold."""
+    given = head.header(b"x-request-id")
+    if given is None or len(given) > _LONGEST_ID or not given.isascii() or not given.isprintable() or not given:
+        return None
+    return given
+
+
+class RequestIds:
+    """Ids for requests that bring none: a random prefix a process, then a counter."""
+
+    # PERF: 0.1 us; uuid4 takes 1.5 us.
+    def __init__(self) -> None:
+        self._prefix = secrets.token_hex(6)
+        self._next = itertools.count(1)
+
+    def __call__(self) -> str:
+        return f"{self._prefix}-{next(self._next):x}"
