@@ -112,10 +112,10 @@ class Model:
     def joined(self, parts: Iterator[Any]) -> Any:
         """All parts of a stream as one value: text is strung together, rows are put below one another."""
         values = list(parts)
+        if len(values) < 2:
+            return values[0] if values else []
         if all(isinstance(value, str) for value in values):
             return "".join(values)
-        if len(values) == 1 or not values:
-            return values[0] if values else []
         return np.concatenate([np.atleast_1d(array_of(value)) for value in values])
 
     def custom_failure(self, error: BaseException) -> Refused | None:

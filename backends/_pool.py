@@ -275,12 +275,12 @@ class Pool:
                 told = started.result()
                 return worker, told
             ending = await worker.close()
-        except OSError as error:
-            raise LoadFailed(f"the worker cannot be started: {error.strerror}") from None
         except TimeoutError:
             await self._give_up(worker)
             seconds = self._settings.start_seconds
             raise LoadFailed(f"the class was not ready after {seconds:g} s") from None
+        except OSError as error:
+            raise LoadFailed(f"the worker cannot be started: {error.strerror}") from None
         except BaseException:
             await self._give_up(worker)
             raise

@@ -102,7 +102,8 @@ class Worker(asyncio.BufferedProtocol):
             self._output.close()
         self._forget()
         process, self._process = self._process, None
-        return self.verdict or _ending(process)
+        ending = _ending(process.poll() if process is not None else None)
+        return self.verdict or ending
 
     def resident_bytes(self) -> int:
         """The memory that the process holds; 0 where that cannot be known."""
@@ -201,8 +202,7 @@ def _environment(own: Mapping[str, str]) -> dict[str, str]:
     return {**kept, **own}
 
 
-def _ending(process: subprocess.Popen[bytes] | None) -> str:
-    code = process.poll() if process is not None else None
+def _ending(code: int | None) -> str:
     if code is None:
         return "did not end"
     if code < 0:
