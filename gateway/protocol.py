@@ -15,6 +15,8 @@ HEAD_BYTES = 64 * 1024
 HEAD_HEADERS = 200
 HEAD_SECONDS = 20.0
 """From a connection's start, or a head's first byte, to the head's end."""
+STALL_SECONDS = 20.0
+"""How long a client may take nothing at all of an answer that waits for it."""
 FIRST_REQUEST_SECONDS = 0.5
 """How long a new connection may take to send its request once the gateway is leaving."""
 
@@ -31,6 +33,7 @@ class Protocol(HttpToolsProtocol):
     _head_bytes = 0
     _in_head = True
     _head_timer: asyncio.TimerHandle | None = None
+    _stall_timer: asyncio.TimerHandle | None = None
     _resuming = False
     _unused = True
     _last_request = False
@@ -41,19 +44,32 @@ class Protocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_head_timer()
+        self._stop_stall_timer()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        self._unset_keepalive_if_required()
+        try:
+            # One packet may bring many requests, each with an offer to upgrade.
+            while data:
+                data = self._feed(data)
+        except httptools.HttpParserError:
+            self._unset_keepalive_if_required()
+            self.send_400_response("the request is not valid HTTP")
+
+    def _feed(self, data: bytes) -> bytes:
+        """Parse as far as the parser goes; returns what is left for the next one."""
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            self._decline_upgrade(data[upgrade.args[0] :])
-        except httptools.HttpParserError:
-            self.send_400_response("the request is not valid HTTP")
-        else:
-            if self._in_head:
-                self._head_continues(len(data))
+            self._decline_upgrade()
+            return data[upgrade.args[0] :]
+        finally:
+            # NOTE: empty lines between requests begin none, and must not keep an idle connection alive.
+            if self._in_head or (self.cycle is not None and not self.cycle.response_complete):
+                self._unset_keepalive_if_required()
+        if self._in_head:
+            self._head_continues(len(data))
+        return b""
 
     def _head_continues(self, size: int) -> None:
         """Part of a head came. The parser keeps an unfinished line to itself, so it is counted here."""
@@ -77,7 +93,35 @@ class Protocol(HttpToolsProtocol):
             self._head_timer.cancel()
             self._head_timer = None
 
-    def _decline_upgrade(self, rest: bytes) -> None:
+    # A client that does not read...
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch_stall(self.transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        self._stop_stall_timer()
+        super().resume_writing()
+
+    def _watch_stall(self, unsent: int) -> None:
+        self._stop_stall_timer()
+        self._stall_timer = self.loop.call_later(STALL_SECONDS, self._look_at_stall, unsent)
+
+    def _look_at_stall(self, before: int) -> None:
+        unsent = self.transport.get_write_buffer_size()
+        if unsent < before:
+            self._watch_stall(unsent)
+        else:
+            self.transport.abort()
+
+    def _stop_stall_timer(self) -> None:
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None
+
+    # What the parser tells...
+
+    def _decline_upgrade(self) -> None:
         """Read on as HTTP/1.1: a server may ignore an offer to upgrade (RFC 9110, 7.8).
 
         Java's HttpClient offers h2c with every first request, its body following; the parser stops there, so a new
@@ -92,8 +136,6 @@ class Protocol(HttpToolsProtocol):
         self._resuming = True
         self.parser.feed_data(b"POST / HTTP/1.1\r\n" + b"".join(framing) + b"\r\n")
         self._resuming = False
-        if rest:
-            self.data_received(rest)
 
     def on_message_begin(self) -> None:
         if not self._resuming:
