@@ -25,6 +25,7 @@ Floats = Literal["exact", "short"]
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
 _VALUE = re.compile(r"[\x20-\x7e\x80-\xff\t]{0,4096}")
+_BODILESS = (204, 205, 304)
 _NOT_THEIRS = frozenset({"content-length", "content-type", "transfer-encoding", "connection", "date", "server"})
 
 
@@ -147,7 +148,9 @@ def _status(parameters: Mapping[str, Any], raw: Any) -> int:
     chosen = parameters.get("status")
     if chosen is None and isinstance(raw, dict) and isinstance(raw.get("status"), dict):
         chosen = raw["status"].get("code")
-    return chosen if type(chosen) is int and 200 <= chosen <= 599 else 200
+    if type(chosen) is not int or not 200 <= chosen <= 599 or chosen in _BODILESS:
+        return 200
+    return chosen
 
 
 def _headers(given: Any) -> tuple[tuple[str, str], ...]:

@@ -3,6 +3,7 @@
 Source: seldon-core, python/seldon_core/flask_utils.py (get_request, get_multi_form_data_request).
 """
 
+import re
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
@@ -17,6 +18,7 @@ _NO_JSON = "Can't find JSON in data"
 _JSON_STARTS = (b"{", b"[", b"\xef\xbb\xbf")
 _PAYLOADS = ("data", "jsonData", "strData", "binData")
 _FORM = "application/x-www-form-urlencoded"
+_JSON_FIELD = re.compile(rb"(?:^|&)json=([^&]*)")
 _BINARY = ("application/octet-stream", "image/")
 
 
@@ -61,11 +63,8 @@ def _media(call: Call) -> str:
 
 def _field(text: bytes) -> bytes | None:
     """The value of the field `json`; the first, if there are several."""
-    for pair in text.split(b"&"):
-        name, equals, value = pair.partition(b"=")
-        if equals and name == b"json":
-            return unquote_to_bytes(value.replace(b"+", b" "))
-    return None
+    found = _JSON_FIELD.search(text)
+    return unquote_to_bytes(found[1].replace(b"+", b" ")) if found else None
 
 
 def _from_parts(parts: list[Part], limits: DecodeLimits) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 Source: seldon-core, python/seldon_core/flask_utils.py (SeldonMicroserviceException) and executor/api/rest/server.go.
 """
 
+import json
 from typing import Any
 
 import orjson
@@ -72,7 +73,7 @@ def encode(error: GatewayError) -> tuple[bytes, int]:
     status, reason = next((status, reason) for kind, status, reason in STATUS if isinstance(error, kind))
     if isinstance(error, UserError | UserFailed):
         if error.body is not None:
-            return orjson.dumps(error.body), error.status
+            return json.dumps(error.body).encode(), error.status
         return _wrapped(str(error), error.reason), error.status
     reason = _REASONS.get(type(error), reason)
     if reason.startswith("MICROSERVICE_"):

@@ -17,11 +17,11 @@ _METHODS = "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT"
 
 
 def puid(call: Call) -> str:
-    """The caller's own `Seldon-Puid`, else a UUID that the request's id gives.
+    """The caller's own `Seldon-Puid` or `X-Request-Id`, else a UUID that the request's id gives.
 
     PERF: 1 us; and whoever answers, or fails to, comes to the same.
     """
-    given = call.header(b"seldon-puid")
+    given = call.header(b"seldon-puid") or call.header(b"x-request-id")
     if given and len(given) <= _LONGEST and _SENDABLE.fullmatch(given):
         return given
     text = hashlib.blake2b(call.id.encode("utf-8", "replace"), digest_size=16).hexdigest()

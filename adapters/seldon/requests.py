@@ -22,7 +22,7 @@ from gateway.errors import BodyTooLarge, InvalidTensor, MalformedBody
 from gateway.interfaces import DecodeLimits
 from gateway.types import Call, InferenceRequest, ModelMetadata, Tensor
 
-_SMALL_BODY = 1536
+_SMALL_BODY = 1024
 """Up to here the exact way is the faster one."""
 
 _BARE = "bare"
@@ -117,7 +117,9 @@ class Decoder(Struct, frozen=True):
         else:
             message = message_of(call, self.limits)
             payload, parameters, inputs = self._raw(message) if raw else self._read(message)
-        parameters |= {"names": payload.names, "meta": payload.meta, "headers": _headers(call)}
+        parameters |= {"names": payload.names, "meta": payload.meta}
+        if "headers" in model.extras.get("has", ()):
+            parameters["headers"] = _headers(call)
         return InferenceRequest(
             inputs=inputs, signature=signature, parameters=parameters, wire=self._wish(payload, model)
         )
@@ -188,6 +190,6 @@ def _just_puid(meta: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _headers(call: Call) -> dict[str, str]:
-    """All headers for the class that asks for them; the request's id among them, whoever made it."""
+    """All headers; the request's id among them, whoever made it."""
     found = {key.decode("latin-1"): value.decode("latin-1") for key, value in reversed(call.headers)}
     return {**found, "seldon-puid": puid(call)}
