@@ -58,10 +58,13 @@ def outputs_of(response: InferenceResponse, wish: Wish) -> Iterator[tuple[str, T
         if name not in outputs:
             raise InferenceFailed(f'the model gave no output "{name}"')
         tensor = outputs[name]
-        datatype = given(tensor, wish.outputs.get(name))
+        spec = wish.outputs.get(name)
+        datatype = given(tensor, spec)
         if datatype is None:
             raise InferenceFailed(f'output "{name}" is {tensor.dtype.name}, for which the protocol has no datatype')
-        yield name, tensor if tensor.ndim or datatype != BYTES else tensor.reshape(1), datatype
+        # A user's class gives a text or bytes alone; clients of this protocol expect a vector of them.
+        alone = tensor.ndim == 0 and datatype == BYTES and spec is not None and spec.dtype == "any"
+        yield name, tensor.reshape(1) if alone else tensor, datatype
 
 
 def _document(parameters: Mapping[str, Any], wish: Wish) -> dict[str, Tensor]:
