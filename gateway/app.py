@@ -1,8 +1,7 @@
 """The ASGI application: the operators' own pages, and everything else to the pipeline."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import cast
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import msgspec
 from starlette.applications import Starlette
@@ -16,7 +15,7 @@ from gateway.config import LimitsConfig
 from gateway.models import Models
 from gateway.observe import Observer
 from gateway.pipeline import Pipeline
-from gateway.streaming import Chunks
+from gateway.streaming import Closable
 from gateway.trace import RequestIds, Trace, given_id
 from gateway.types import Call, Reply
 
@@ -75,7 +74,7 @@ class Gateway:
                 trace.bytes_out = len(reply.body)
                 await self._send(reply, reply.body, trace, body, body.unread(head), send)
             else:
-                await self._stream(reply, trace, receive, send)
+                await self._stream(reply, reply.body, trace, receive, send)
         except ClientGone:
             pass
         finally:
@@ -109,10 +108,12 @@ class Gateway:
         await body.discard(_LINGER_SECONDS, _LINGER_BYTES)
         await send({"type": "http.response.body", "body": b""})
 
-    async def _stream(self, reply: Reply, trace: Trace, receive: Receive, send: Send) -> None:
-        """Send the chunks as they come until the client leaves."""
-        chunks = cast(Chunks, reply.body)
-        sending = asyncio.ensure_future(_pump(reply.status, self._headers(reply, trace), chunks, send))
+    async def _stream(
+        self, reply: Reply, chunks: AsyncIterator[bytes], trace: Trace, receive: Receive, send: Send
+    ) -> None:
+        """Send the chunks as they come until the client leaves, and close what they come from."""
+        start = {"type": "http.response.start", "status": reply.status, "headers": self._headers(reply, trace)}
+        sending = asyncio.ensure_future(_pump(start, chunks, trace, send))
         leaving = asyncio.ensure_future(_gone(receive))
         try:
             await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -120,8 +121,8 @@ class Gateway:
             for task in (sending, leaving):
                 task.cancel()
             await asyncio.gather(sending, leaving, return_exceptions=True)
-            await chunks.aclose()
-            trace.bytes_out = chunks.sent_bytes
+            if isinstance(chunks, Closable):
+                await chunks.aclose()
         if not sending.cancelled() and (error := sending.exception()) is not None:
             raise error
 
@@ -150,9 +151,10 @@ class Gateway:
         return Response(msgspec.json.encode(page), media_type="application/json")
 
 
-async def _pump(status: int, headers: list[tuple[bytes, bytes]], chunks: Chunks, send: Send) -> None:
-    await send({"type": "http.response.start", "status": status, "headers": headers})
+async def _pump(start: Message, chunks: AsyncIterator[bytes], trace: Trace, send: Send) -> None:
+    await send(start)
     async for chunk in chunks:
+        trace.bytes_out += len(chunk)
         await send({"type": "http.response.body", "body": chunk, "more_body": True})
     await send({"type": "http.response.body", "body": b""})
 

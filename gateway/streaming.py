@@ -1,10 +1,18 @@
 """A streamed answer on its way: the model's parts inside the adapter's chunks, closed together, whoever ends it."""
 
-from collections.abc import AsyncGenerator, AsyncIterator
-from typing import cast
+from collections.abc import AsyncIterator
+from typing import Protocol, runtime_checkable
 
 from gateway.lifecycle import Loaded
 from gateway.types import InferenceResponse
+
+
+@runtime_checkable
+class Closable(Protocol):
+    """What is to be closed when nobody asks it for more; generators are, plain iterators need not be."""
+
+    async def aclose(self) -> None:
+        """Stop and free everything; again does nothing."""
 
 
 class Parts:
@@ -36,7 +44,8 @@ class Parts:
             return
         self._closed = True
         try:
-            await cast(AsyncGenerator[InferenceResponse], self._parts).aclose()
+            if isinstance(self._parts, Closable):
+                await self._parts.aclose()
         finally:
             self._loaded.release()
 
@@ -47,19 +56,17 @@ class Chunks:
     def __init__(self, chunks: AsyncIterator[bytes], parts: Parts) -> None:
         self._chunks = chunks
         self._parts = parts
-        self.sent_bytes = 0
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
 
     async def __anext__(self) -> bytes:
-        chunk = await anext(self._chunks)
-        self.sent_bytes += len(chunk)
-        return chunk
+        return await anext(self._chunks)
 
     async def aclose(self) -> None:
         """Close the adapter's generator first: it may still be inside the model's."""
         try:
-            await cast(AsyncGenerator[bytes], self._chunks).aclose()
+            if isinstance(self._chunks, Closable):
+                await self._chunks.aclose()
         finally:
             await self._parts.aclose()

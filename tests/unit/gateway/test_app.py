@@ -1,7 +1,7 @@
 """What every answer carries, whether it is sent whole or in parts."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ from gateway.body import Body
 from gateway.config import LimitsConfig
 from gateway.models import Models
 from gateway.observe import Observer
-from gateway.streaming import Chunks
 from gateway.trace import Trace
 from gateway.types import Call, Reply
 
@@ -27,28 +26,36 @@ SCOPE = {
 }
 
 
-class NoParts:
-    """Stands for a model's parts, of which there are none to close."""
-
-    async def aclose(self) -> None:
-        """Nothing."""
-
-
 async def halves() -> AsyncIterator[bytes]:
     """An adapter's chunks."""
     yield b"he"
     yield b"llo"
 
 
+class Halves:
+    """The same chunks of an iterator that has nothing to close."""
+
+    def __init__(self) -> None:
+        self._left = iter([b"he", b"llo"])
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        for chunk in self._left:
+            return chunk
+        raise StopAsyncIteration
+
+
 class Fixed:
     """A pipeline that answers every call alike."""
 
-    def __init__(self, streams: bool) -> None:
-        self._streams = streams
+    def __init__(self, make_body: Callable[[], bytes | AsyncIterator[bytes]]) -> None:
+        self._make_body = make_body
 
     async def answer(self, head: Call, body: Body, trace: Trace) -> Reply:
         await body.read(head, ignores_unknown_codings=True)
-        return Reply(Chunks(halves(), NoParts()) if self._streams else b"hello")  # type: ignore[arg-type]
+        return Reply(self._make_body())
 
 
 async def exchange(gateway: Gateway) -> tuple[dict[bytes, bytes], bytes]:
@@ -67,12 +74,60 @@ async def exchange(gateway: Gateway) -> tuple[dict[bytes, bytes], bytes]:
 
 
 @pytest.mark.parametrize("draining", [False, True])
-@pytest.mark.parametrize("streams", [False, True])
-def test_an_answer_says_whether_the_connection_goes_on(streams: bool, draining: bool) -> None:
+@pytest.mark.parametrize("make_body", [lambda: b"hello", halves, Halves], ids=["whole", "generator", "iterator"])
+def test_an_answer_says_whether_the_connection_goes_on(
+    make_body: Callable[[], bytes | AsyncIterator[bytes]], draining: bool
+) -> None:
     """Whole or streamed, it has the request's id; a leaving gateway asks the client to go elsewhere next time."""
-    gateway = Gateway(Fixed(streams), Models([Path()]), Observer(), LimitsConfig(), None)  # type: ignore[arg-type]
+    gateway = Gateway(Fixed(make_body), Models([Path()]), Observer(), LimitsConfig(), None)  # type: ignore[arg-type]
     gateway.draining = draining
     headers, body = asyncio.run(exchange(gateway))
     assert body == b"hello"
     assert headers[b"x-request-id"] == b"mine"
     assert headers.get(b"connection") == (b"close" if draining else None)
+
+
+@pytest.mark.parametrize("make_body", [lambda: b"hello", halves, Halves], ids=["whole", "generator", "iterator"])
+def test_the_bytes_of_an_answer_are_counted(make_body: Callable[[], bytes | AsyncIterator[bytes]]) -> None:
+    """However it is sent."""
+    observer = Observer()
+    gateway = Gateway(Fixed(make_body), Models([Path()]), observer, LimitsConfig(), None)  # type: ignore[arg-type]
+    asyncio.run(exchange(gateway))
+    sent = [sample.value for metric in observer.collect() for sample in metric.samples
+            if sample.name == "tensorgate_response_bytes_total"]  # fmt: skip
+    assert sent == [5]
+
+
+def test_a_generator_is_closed_when_the_answer_is_over() -> None:
+    """Also where it is left before its end."""
+    closed = []
+
+    async def chunks() -> AsyncIterator[bytes]:
+        try:
+            yield b"hello"
+        finally:
+            closed.append(True)
+
+    body = chunks()  # held, so that no collector closes it
+
+    async def leave() -> None:
+        pipeline = Fixed(lambda: body)
+        gateway = Gateway(pipeline, Models([Path()]), Observer(), LimitsConfig(), None)  # type: ignore[arg-type]
+        first = asyncio.Event()
+        incoming = iter([{"type": "http.request", "body": b""}])
+
+        async def receive() -> Any:
+            if message := next(incoming, None):
+                return message
+            await first.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            if message.get("body"):
+                first.set()
+                await asyncio.Event().wait()
+
+        await gateway(dict(SCOPE), receive, send)
+        assert closed == [True]
+
+    asyncio.run(leave())
