@@ -16,7 +16,7 @@ from adapters._excerpt import excerpt
 from adapters._lists import first_lengths
 from adapters._tensorjson import NonFinite
 from adapters.v2 import listed, responses
-from adapters.v2.datatypes import BYTES, declared
+from adapters.v2.datatypes import BOOL, BYTES, declared
 from adapters.v2.documents import parse_object
 from adapters.v2.requests import decode_document, request_of
 from adapters.v2.tensors import Declarations, signature_of
@@ -83,9 +83,18 @@ def _tensor(value: Any, name: str, spec: TensorSpec, declarations: Declarations)
         raise InvalidTensor(f'input "{name}" is nested {len(shape)} deep, but has {rank} dimensions')
     ones = [1] * (rank - len(shape))
     shape = ones + shape if _fits_row(shape, spec) else shape + ones
-    datatype = BYTES if spec.dtype == "any" else declared(spec)
+    items = _flattened(value)
+    datatype = _datatype_of(items) if spec.dtype == "any" else declared(spec)
     one = declarations.add(name, datatype, shape)
-    return listed.read_exactly(_flattened(value), one)
+    return listed.read_exactly(items, one)
+
+
+def _datatype_of(items: Any) -> str:
+    """What values of an input are that takes anything."""
+    kinds = set(map(type, items if isinstance(items, list) else [items]))
+    if kinds and kinds <= {int, float}:
+        return "INT64" if kinds == {int} else "FP64"
+    return BOOL if kinds == {bool} else BYTES
 
 
 def _fits_row(shape: list[int], spec: TensorSpec) -> bool:

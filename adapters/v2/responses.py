@@ -3,10 +3,9 @@
 Source: Open Inference Protocol, "Inference Response JSON Object"; Triton, docs/protocol/extension_binary_data.md.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import orjson
 
 from adapters._tensorjson import NonFinite
@@ -15,8 +14,6 @@ from adapters.v2.datatypes import BYTES, given
 from adapters.v2.wishes import BINARY_SIZE, Wish
 from gateway.errors import InferenceFailed
 from gateway.types import InferenceResponse, Reply, Tensor
-
-_JSON = "json"
 
 
 def encode(response: InferenceResponse, wish: Wish, non_finite: NonFinite) -> Reply:
@@ -53,7 +50,7 @@ def _named(wish: Wish) -> bytes:
 
 def outputs_of(response: InferenceResponse, wish: Wish) -> Iterator[tuple[str, Tensor, str]]:
     """Name, tensor and datatype of each output to give. Raises InferenceFailed for what has no datatype."""
-    outputs = response.outputs or _document(response.parameters, wish)
+    outputs = response.outputs
     for name in wish.wanted or outputs:
         if name not in outputs:
             raise InferenceFailed(f'the model gave no output "{name}"')
@@ -65,15 +62,3 @@ def outputs_of(response: InferenceResponse, wish: Wish) -> Iterator[tuple[str, T
         # A user's class gives a text or bytes alone; clients of this protocol expect a vector of them.
         alone = tensor.ndim == 0 and datatype == BYTES and spec is not None and spec.dtype == "any"
         yield name, tensor.reshape(1) if alone else tensor, datatype
-
-
-def _document(parameters: Mapping[str, Any], wish: Wish) -> dict[str, Tensor]:
-    """What a user's class gives as JSON, as one string under its only output's name."""
-    if _JSON not in parameters:
-        return {}
-    text = np.empty(1, object)
-    try:
-        text[0] = orjson.dumps(parameters[_JSON]).decode()
-    except (TypeError, ValueError):
-        raise InferenceFailed("the model's answer cannot be written as JSON") from None
-    return {next(iter(wish.outputs), "output"): text}

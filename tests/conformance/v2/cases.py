@@ -345,6 +345,31 @@ GENERATE = [
     Case("generate-stream-nobody", "/v2/models/nope/generate_stream", {"text_input": "x"}, 404, "Model nope not found"),
 ]
 
+CLASS = [
+    Case(
+        "class-doubles",
+        "/v2/models/python/infer",
+        infer(tensor("INT64", [2], [2**53 + 1, 3], "anything")),
+        200,
+        answer("python", tensor("INT64", [2], [2**54 + 2, 6], "Y")),
+    ),
+    Case(
+        "class-says-json",
+        "/v2/models/python/infer",
+        infer(tensor("BYTES", [1], ["é"], "X"), parameters={"json": 1, "meta": 2, "names": 3}),
+        200,
+        answer("python", tensor("BYTES", [1], ['{"texts": ["é"]}'], "Y")),
+    ),
+    Case("class-refuses", "/v2/models/python/infer", infer(tensor("BOOL", [1], [True])), 418, "no truths please"),
+    Case(
+        "class-generates",
+        "/v2/models/python/generate",
+        {"X": [1.5, 2]},
+        200,
+        {"model_name": "python", "model_version": "1", "Y": [3.0, 4.0]},
+    ),
+]
+
 REPOSITORY = [
     Case("load-without-key", "/v2/repository/models/extra/load", {}, 401, "key"),
     Case("load-outside", "/v2/repository/models/extra/load", {"parameters": {"url": "/etc"}}, 403, "outside", CONTROL),
@@ -355,4 +380,4 @@ REPOSITORY = [
     Case("index-no-flag", "/v2/repository/index", {"ready": 1}, 400, "ready must be true or false"),
 ]  # fmt: skip
 
-CASES = [*SERVER, *VALUES, *ENVELOPE, *MISTAKES, *BINARY, *GENERATE, *REPOSITORY]
+CASES = [*SERVER, *VALUES, *ENVELOPE, *MISTAKES, *BINARY, *GENERATE, *CLASS, *REPOSITORY]

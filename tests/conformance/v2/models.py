@@ -27,12 +27,29 @@ _MORE = {
 }
 
 
+_CLASS = """
+from seldon_core.flask_utils import SeldonMicroserviceException
+
+
+class Service:
+    def predict(self, X, names, meta=None):
+        if X.dtype.kind == "b":
+            raise SeldonMicroserviceException("no truths please", status_code=418)
+        return {"texts": X.tolist()} if X.dtype.kind in "OU" else X * 2
+"""
+
+
 def write(folder: Path) -> None:
     """Lay them out."""
     tables = {name: _ECHO.format(dtype=dtype) for name, dtype in DTYPES.items()} | _MORE
     for name, text in tables.items():
         (folder / name).mkdir(parents=True)
         (folder / name / "model.toml").write_text(text, "utf-8")
+    (folder / "python" / "1").mkdir(parents=True)
+    (folder / "python" / "1" / "service.py").write_text(_CLASS, "utf-8")
+    (folder / "python" / "model.toml").write_text(
+        'backend = "pyclass"\n[pyclass]\nentry = "service:Service"\n', "utf-8"
+    )
     for version in (1, 2):
         onnx_models.write(onnx_models.identity(dims=("N", 2)), folder / "versions" / str(version))
     (folder / "versions" / "model.toml").write_text('versions = "all"\nlabels = { stable = 1 }\n', "utf-8")
