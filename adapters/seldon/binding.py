@@ -165,9 +165,9 @@ def _exact_numbers(items: list[Any], dtype: np.dtype) -> Tensor:
             raise InvalidTensor("a number is beyond float64") from None
     least, greatest = int_range(dtype) if dtype.kind in "iu" else (0, 1)
     for item in items:
-        if not least <= item <= greatest:
+        if not least <= item <= greatest or item != int(item):
             raise InvalidTensor(f"{excerpt(item)} does not fit {dtype.name}")
-    return cast(np.array(items), dtype)
+    return np.array([int(item) for item in items], dtype)
 
 
 def _shown(item: Any) -> str:

@@ -147,5 +147,6 @@ def _object(members: Any, write: Any) -> bytes:
 
 
 def _text(value: Any) -> bytes:
-    plain = value.as_list() if isinstance(value, simdjson.Array) else value.as_dict()
-    return orjson.dumps(plain)
+    if isinstance(value, simdjson.Object):
+        return orjson.dumps(value.as_dict())
+    return orjson.dumps(_list(value))
