@@ -17,13 +17,15 @@ from gateway.errors import MalformedBody
 Value = Any
 """None, bool, int, float, str, list, dict; a string that is not UTF-8 is `bytes`."""
 
-_MACHINE_STEPS = 1_000_000
-"""Values that the machine reads one by one before it gives up: about a second's work."""
+_MACHINE_STEPS = 100_000
+"""Values that the machine reads one by one before it gives up: about 0.2 s' work, of which a body of 1 MiB has more."""
 
 _SURROGATE = re.compile(
     rb"\\\\u[dD]|\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F]"
 )
 """An escaped surrogate that may have lost its partner, or what looks like one behind an escaped backslash."""
+_WINDOW = 1 << 20
+_LONGEST_PAIR = 12
 
 
 def parse(body: bytes) -> Value:
@@ -31,7 +33,7 @@ def parse(body: bytes) -> Value:
     if not body:
         raise MalformedBody("JSON Parse error: The document is empty")
     reason = "JSON Parse error: too many values for the exact parser"
-    if _SURROGATE.search(body) is None:
+    if not _may_hold_lone_surrogates(body):
         try:
             return _SCANNER.raw_decode(body.decode().removeprefix("\ufeff").lstrip(" \t\r\n"))[0]
         except json.JSONDecodeError as error:
@@ -46,6 +48,17 @@ def parse(body: bytes) -> Value:
     if value is _UNFINISHED:
         raise MalformedBody(reason)
     return value
+
+
+def _may_hold_lone_surrogates(body: bytes) -> bool:
+    if b"\\u" not in body:
+        return False
+    # PERF: a search holds the interpreter's lock, for half a second in 64 MB; between windows others get their turn.
+    for at in range(0, len(body), _WINDOW):
+        found = _SURROGATE.search(body, at, at + _WINDOW + _LONGEST_PAIR)
+        if found and found.start() < at + _WINDOW:
+            return True
+    return False
 
 
 def _float(text: str) -> float:

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from adapters.tfserving.render import type_name
+from adapters.tfserving.render import cut, type_name
 from gateway.errors import LabelNotFound, ModelNotFound
 from gateway.types import ModelMetadata, ModelStatus, Signature, Target, TensorSpec, VersionStatus
 
@@ -28,7 +28,7 @@ def status(model: ModelStatus | None, target: Target) -> bytes:
         versions = tuple(version for version in versions if version.version == wanted)
     if not versions:
         what = "any versions" if wanted is None else f"version {wanted}"
-        raise ModelNotFound(f"Could not find {what} of model {name}")
+        raise ModelNotFound(f"Could not find {what} of model {cut(name or '')}")
     return orjson.dumps({"model_version_status": [_version(version) for version in versions]})
 
 

@@ -2,6 +2,7 @@
 
 import orjson
 
+from adapters.tfserving.render import cut
 from gateway.errors import (
     BackendError,
     BodyTimeout,
@@ -81,9 +82,10 @@ def _text(error: GatewayError, call: Call) -> str:
     if isinstance(error, RouteNotFound | MethodNotAllowed):
         return f"Malformed request: {call.method} {call.raw_path[:256]}; valid are {_VALID_PATHS}"
     if isinstance(error, LabelNotFound):
-        return f"Unrecognized servable version label: {error.label}; {text}"
+        return f"Unrecognized servable version label: {cut(error.label)}; {text}"
     if isinstance(error, ModelNotFound) and error.model:
-        wanted = f"Latest({error.model})" if error.version is None else f"Specific({error.model}, {error.version})"
+        name = cut(error.model)
+        wanted = f"Latest({name})" if error.version is None else f"Specific({name}, {error.version})"
         return f"Servable not found for request: {wanted}"
     if isinstance(error, MalformedBody) and not text.startswith("JSON"):
         return f"JSON Parse error: {text}"

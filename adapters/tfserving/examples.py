@@ -9,7 +9,7 @@ from math import prod
 from typing import Any
 
 from adapters.tfserving.body import ill_formed, parse_object
-from adapters.tfserving.render import declared, json_type
+from adapters.tfserving.render import cut, declared, json_type
 from adapters.tfserving.values import B64, Fault, is_b64, tensor_of, unescape
 from gateway.errors import InvalidTensor
 from gateway.interfaces import DecodeLimits
@@ -65,16 +65,16 @@ def _check_values(name: str, values: list[Any]) -> None:
     for value in values:
         kind = _kind(value)
         if not kind:
-            raise InvalidTensor(f"Feature: {name} has element with unexpected JSON type: {json_type(value)}")
+            raise InvalidTensor(f"Feature: {cut(name)} has element with unexpected JSON type: {json_type(value)}")
         first = first or kind
         # SPEC: TF Serving refuses [1, 2.5] as well; whole numbers are welcome among floats here.
         if kind != first and not {kind, first} <= {"int64", "float"}:
-            raise InvalidTensor(f"Unexpected element type in feature: {name} expecting type: {first}")
+            raise InvalidTensor(f"Unexpected element type in feature: {cut(name)} expecting type: {first}")
         if kind == "int64" and INT64_MAX < value <= _UINT64_MAX:
-            raise InvalidTensor(f"Feature: {name} has uint64_t element. Only int64_t is supported.")
+            raise InvalidTensor(f"Feature: {cut(name)} has uint64_t element. Only int64_t is supported.")
         if is_b64(value) and unescape(value[B64]) is None:
             raise InvalidTensor(
-                f"Unable to base64 decode (feature {name}), the standard alphabet (+ and /) is expected"
+                f"Unable to base64 decode (feature {cut(name)}), the standard alphabet (+ and /) is expected"
             )
 
 

@@ -54,6 +54,12 @@ def render(value: Any) -> str:
     return "".join(shown)
 
 
+def cut(name: str | bytes) -> str:
+    """A name as the client wrote it, and of a long one the beginning."""
+    text = name.decode("utf-8", "replace") if isinstance(name, bytes) else name
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
 def _tokens(value: Any, margin: str) -> Iterator[str]:
     """NOTE: recursion is no deeper than what is shown, for each level shows at least a bracket."""
     if isinstance(value, list):

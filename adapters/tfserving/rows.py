@@ -5,7 +5,7 @@ Source: TF Serving, tensorflow_serving/util/json_tensor.cc (FillTensorMapFromIns
 
 from typing import Any
 
-from adapters.tfserving.render import declared, expected, render
+from adapters.tfserving.render import cut, declared, expected, render
 from adapters.tfserving.values import MIXED_IMAGES, Fault, is_b64, tensor_of, try_tensor
 from gateway.errors import InvalidTensor
 from gateway.interfaces import DecodeLimits
@@ -91,9 +91,11 @@ def _element_fault(
         if key in inputs:
             why = _value_fault(value, inputs[key], limits, seen, f"instances[{index}].{key}")
         else:
-            why = f"INVALID_ARGUMENT: JSON object: does not have named input: {key}; {expected(inputs)}"
+            why = f"INVALID_ARGUMENT: JSON object: does not have named input: {cut(key)}; {expected(inputs)}"
         if why:
-            return InvalidTensor(f"Failed to process element: {index} key: {key} of 'instances' list. Error: {why}")
+            return InvalidTensor(
+                f"Failed to process element: {index} key: {cut(key)} of 'instances' list. Error: {why}"
+            )
     if element.keys() != inputs.keys():
         return InvalidTensor(
             f"Failed to process element: {index} of 'instances' list. JSON object: {render(element)} "

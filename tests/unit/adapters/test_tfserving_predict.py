@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from adapters.tfserving import Config, create, predict
-from gateway.errors import BodyTooLarge, GatewayError, InvalidTensor, SignatureNotFound
+from gateway.errors import BodyTooLarge, GatewayError, InvalidTensor, RequestError, SignatureNotFound
 from gateway.interfaces import DecodeLimits, Infer
 from gateway.types import (
     Call,
@@ -149,10 +149,10 @@ def test_the_fault_in_a_long_column_is_found(at: int) -> None:
 
 @pytest.mark.parametrize("key", ["instances", "inputs"])
 def test_deep_nesting_is_refused(key: str) -> None:
-    """250,000 levels are one refusal, not a crash."""
-    body = f'{{"{key}": {"[" * 250_000}{"]" * 250_000}}}'
-    with pytest.raises(InvalidTensor, match="tensor parsing error: x"):
-        decode(body, model(("x", X)))
+    """250,000 levels are one refusal, not a crash, and in no more time than 90,000."""
+    for levels, reason in ((90_000, "tensor parsing error: x"), (250_000, "nested too deeply")):
+        with pytest.raises(RequestError, match=reason):
+            decode(f'{{"{key}": {"[" * levels}{"]" * levels}}}', model(("x", X)))
 
 
 def test_nesting_limit_is_configurable() -> None:
