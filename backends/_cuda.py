@@ -7,6 +7,7 @@ import io
 import re
 import sys
 from collections.abc import Callable, Collection
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,24 @@ _NO_DEVICE = 100
 _DRIVER = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 _FAILED_LIBRARY = re.compile(r"^Failed to load (\S+?):", re.MULTILINE)
 
+BUILDS = ("onnxruntime", "onnxruntime-gpu")
+"""Distributions of one import package: whichever was installed last lies over the other."""
+
 
 @functools.cache
 def cuda_problem() -> str | None:
     """Why CUDA cannot be used here, for people; None if it can. Asked of the machine once."""
-    return find_problem(onnxruntime.get_available_providers(), ctypes.CDLL, _preload_libraries)
+    problem = find_problem(onnxruntime.get_available_providers(), ctypes.CDLL, _preload_libraries)
+    clash = find_clash({one.metadata["Name"] for one in distributions()})
+    return f"{problem}; {clash}" if problem and clash else problem
+
+
+def find_clash(installed: Collection[str]) -> str | None:
+    """What to do where two builds of ONNX Runtime are installed; None where it is one."""
+    builds = sorted(name for name in installed if name in BUILDS)
+    if len(builds) < 2:
+        return None
+    return f"{' and '.join(builds)} are both installed and overwrite each other: uninstall both, then install one"
 
 
 def find_problem(

@@ -7,7 +7,7 @@ import onnxruntime
 import pytest
 
 from backends import ort
-from backends._cuda import CUDA_PROVIDER, find_problem
+from backends._cuda import CUDA_PROVIDER, find_clash, find_problem
 
 WITH_CUDA = (CUDA_PROVIDER, "CPUExecutionProvider")
 
@@ -86,3 +86,12 @@ def test_this_machine(capfd: pytest.CaptureFixture[str]) -> None:
         assert CUDA_PROVIDER in onnxruntime.get_available_providers()
     else:
         assert "/" not in problem
+
+
+def test_two_builds_of_one_package_are_noticed() -> None:
+    """They share their files, so nobody can tell which one is in force."""
+    assert find_clash({"numpy", "onnxruntime-gpu"}) is None
+    clash = find_clash({"numpy", "onnxruntime-gpu", "onnxruntime"})
+    assert clash == (
+        "onnxruntime and onnxruntime-gpu are both installed and overwrite each other: uninstall both, then install one"
+    )
