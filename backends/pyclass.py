@@ -46,6 +46,8 @@ SHOWN_VARIABLES = (
 FREE_INPUTS = frozenset({"aggregate", "send_feedback"})
 NEVER_REPEATED = frozenset({"send_feedback"})
 
+OUTPUT_VARIABLE = "TENSORGATE_OUTPUT"
+
 HERE = Path(__file__).resolve().parent
 
 Count = Annotated[int, Meta(ge=0)]
@@ -75,11 +77,20 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
 
 async def load(source: ModelSource, config: Config) -> Backend:
     """The class in its workers, ready. Raises LoadFailed."""
+    if source.output is not None:
+        _make(source.output)
     pool = Pool(_launch(source, config), _settings(config))
     told = await pool.start()
     extras = {name: told[name] for name in ("has", "init_metadata") if name in told}
     shown = {name: config.environment[name] for name in SHOWN_VARIABLES if name in config.environment}
     return UserClass(source, pool, extras | ({"environment": shown} if shown else {}))
+
+
+def _make(output: Path) -> None:
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LoadFailed(f"its output folder cannot be made: {error.strerror}") from None
 
 
 def _settings(config: Config) -> Settings:
@@ -98,7 +109,7 @@ def _launch(source: ModelSource, config: Config) -> Launch:
         name=f"{source.name} version {source.version}",
         command=(_interpreter(config.python, source.root), str(HERE / "_child.py")),
         folder=source.directory,
-        environment=config.environment,
+        environment=config.environment | ({OUTPUT_VARIABLE: str(source.output)} if source.output else {}),
         start={
             "id": 0,
             "entry": config.entry,

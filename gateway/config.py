@@ -131,6 +131,8 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     models_control: ModelsControlConfig = ModelsControlConfig()
     results: ResultsConfig = ResultsConfig()
     default_service: str = ""
+    output_dir: str = ""
+    """Where models may write: each gets the folder VERSION/MODEL in it, VERSION being its service's."""
     protocols: dict[str, dict[str, Any]] = {}
     """A protocol's own table, converted with the adapter's Config."""
     services: dict[Name, ServiceConfig] = {}

@@ -216,6 +216,8 @@ class ModelSource(Struct, frozen=True):
     """The model's own folder: no file outside it may be opened."""
     signatures: dict[str, SignatureConfig] = {}
     device: Device = "auto"
+    output: Path | None = None
+    """The folder that it may write to; perhaps not there yet."""
 
 
 class BackendStatus(Struct, frozen=True):

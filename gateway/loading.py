@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from pathlib import Path
 from time import perf_counter
 from types import ModuleType
 from typing import Any, cast
@@ -16,7 +17,9 @@ from gateway.repository import SETTINGS_FILE, ModelFolder, VersionFolder
 log = logging.getLogger("tensorgate.models")
 
 
-async def load_version(model: ModelFolder, version: VersionFolder, device: Device) -> Loaded:
+async def load_version(
+    model: ModelFolder, version: VersionFolder, device: Device, output: Path | None = None
+) -> Loaded:
     """The version, warmed up and wrapped in the order of model.toml's tables. Raises what `shown` can tell."""
     started = perf_counter()
     if version.problem:
@@ -35,6 +38,7 @@ async def load_version(model: ModelFolder, version: VersionFolder, device: Devic
         root=model.directory if version.directory.is_relative_to(model.directory) else version.directory,
         signatures=config.signatures,
         device=device,
+        output=output,
     )
     module, options = prepared.pop(config.backend)
     backend = cast(Backend, await module.load(source, options))

@@ -71,6 +71,7 @@ class Models:
         *,
         drain_seconds: float = DRAIN_SECONDS,
         on_change: Callable[[], None] | None = None,
+        output: Callable[[str], Path | None] = lambda model: None,
     ) -> None:
         self.roots = tuple(roots)
         self.device = device
@@ -78,6 +79,7 @@ class Models:
         """Name to the folder of a model that lies in no root."""
         self.drain_seconds = drain_seconds
         self._on_change = on_change
+        self._output = output
         self._snapshot: dict[str, LoadedModel] = {}
         self._books: dict[str, Book] = {}
         self._folders: dict[str, ModelFolder] = {}
@@ -269,7 +271,7 @@ class Models:
         self._publish(book)
         log.info("%s: loading", what)
         try:
-            loaded = await load_version(model, version, self.device)
+            loaded = await load_version(model, version, self.device, self._output(model.name))
         except Exception as error:
             failure = shown(error)
             book.load_failed(version, failure)

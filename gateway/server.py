@@ -18,7 +18,7 @@ from gateway import plugins
 from gateway.accesslog import AccessLog
 from gateway.app import Gateway
 from gateway.auth import Authenticator
-from gateway.config import Config, ConfigError, convert, folders
+from gateway.config import Config, ConfigError, ServiceConfig, convert, folders
 from gateway.deferral import Deferrals
 from gateway.interfaces import Adapter, DecodeLimits
 from gateway.model_control import ModelControl
@@ -68,7 +68,7 @@ class Assembly:
     def __init__(self, config: Config, base: Path, roots: tuple[Path, ...]) -> None:
         self.config = config
         single = {name: base / folder for name, folder in config.models.items()}
-        self.models = Models(roots, config.gateway.device, single)
+        self.models = Models(roots, config.gateway.device, single, output=lambda model: output_of(model, config, base))
         self.adapters = load_adapters(config)
         self.directory = Directory(config, self.models)
         self.observer = Observer(self.models.describe)
@@ -118,6 +118,14 @@ def listen(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
         raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
+
+
+def output_of(model: str, config: Config, base: Path) -> Path | None:
+    """The folder that the model may write to, under the version of the first service that names it."""
+    if not config.output_dir:
+        return None
+    versions = (service.version for name, service in config.services.items() if (service.model or name) == model)
+    return (base / config.output_dir).absolute() / next(versions, ServiceConfig().version) / model
 
 
 async def serve(assembly: Assembly, sock: socket.socket, started: Callable[[], Awaitable[None]]) -> None:

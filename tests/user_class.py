@@ -28,10 +28,10 @@ def on_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
 
 
 @asynccontextmanager
-async def loaded(folder: Path, text: str, **options: Any) -> AsyncIterator[Backend]:
+async def loaded(folder: Path, text: str, output: Path | None = None, **options: Any) -> AsyncIterator[Backend]:
     """The class `Model` of that text, served for the length of a block."""
     (folder / "my.py").write_text(textwrap.dedent(text))
-    source = ModelSource("m", 1, folder, folder)
+    source = ModelSource("m", 1, folder, folder, output=output)
     backend = await pyclass.load(source, pyclass.Config(entry="my:Model", **options))
     try:
         yield backend

@@ -70,6 +70,26 @@ async def test_settings_reach_the_class(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @on_loop
+async def test_output_has_a_folder(tmp_path: Path) -> None:
+    """It is made at load, and the class is told where; one that cannot be made fails the load."""
+    text = """
+        import os
+        class Model:
+            def predict(self, X, names):
+                with open(os.path.join(os.environ["TENSORGATE_OUTPUT"], "f"), "w") as file:
+                    file.write("written")
+                return X
+    """
+    output = tmp_path / "output" / "1.0.0" / "m"
+    async with loaded(tmp_path, text, output=output) as backend:
+        await backend.infer(request([1]))
+    assert (output / "f").read_text() == "written"
+    with pytest.raises(LoadFailed, match="output folder cannot be made: Not a directory"):
+        async with loaded(tmp_path, text, output=output / "f" / "g"):
+            pass
+
+
+@on_loop
 async def test_another_interpreter(tmp_path: Path) -> None:
     """`python` is taken relative to the model's folder or from PATH, and one that is not there fails the load."""
     (tmp_path / "env").mkdir()
