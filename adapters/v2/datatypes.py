@@ -27,7 +27,7 @@ DTYPES: dict[str, np.dtype] = {
 }
 """Datatype to the dtype of the arrays that carry it."""
 
-_NAMES = {dtype.name: name for name, dtype in DTYPES.items() if name != BF16}
+_NAMES = {dtype: name for name, dtype in DTYPES.items() if name not in (BF16, BYTES)}
 
 
 def declared(spec: TensorSpec) -> str:
@@ -41,7 +41,7 @@ def declared(spec: TensorSpec) -> str:
         return BF16
     if spec.dtype == "any":
         return "FP64"
-    return _NAMES.get(spec.numpy_dtype.name, spec.dtype.upper())
+    return _NAMES.get(spec.numpy_dtype) or spec.dtype.upper()
 
 
 def given(tensor: Tensor, spec: TensorSpec | None) -> str | None:
@@ -50,7 +50,7 @@ def given(tensor: Tensor, spec: TensorSpec | None) -> str | None:
         return BYTES
     if spec is not None and spec.dtype == "bfloat16":
         return BF16
-    return _NAMES.get(tensor.dtype.name)
+    return _NAMES.get(tensor.dtype)
 
 
 def takes(spec: TensorSpec, datatype: str) -> bool:
