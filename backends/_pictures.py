@@ -15,6 +15,7 @@ from PIL.ImageFile import ImageFile
 from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
 
+from backends._picture_parts import JPEG_MAGIC, PNG_MAGIC, PartsError, lean
 from gateway.types import Tensor
 
 Resize = Literal["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"]
@@ -31,7 +32,7 @@ _RESAMPLING = {
     "bicubic": Image.Resampling.BICUBIC,
     "lanczos": Image.Resampling.LANCZOS,
 }
-_FORMATS = ((b"\x89PNG\r\n\x1a\n", PngImageFile), (b"\xff\xd8\xff", JpegImageFile))
+_FORMATS = ((PNG_MAGIC, PngImageFile), (JPEG_MAGIC, JpegImageFile))
 
 
 class PictureError(Exception):
@@ -54,16 +55,19 @@ def header(data: bytes) -> ImageFile:
     for magic, kind in _FORMATS:
         if data.startswith(magic):
             try:
-                return kind(io.BytesIO(data))
+                return kind(io.BytesIO(lean(data)))
+            except PartsError as error:
+                raise PictureError(str(error)) from None
             except Exception:
                 # Pillow raises whatever its parsers stumble over: SyntaxError, OSError, ValueError, struct.error ...
                 raise PictureError("damaged or cut short") from None
     raise PictureError("neither a PNG nor a JPEG image")
 
 
-def count_pixels(images: Iterable[ImageFile]) -> int:
-    """The pixels that decoding these images will make."""
-    return sum(image.width * image.height for image in images)
+def count_pixels(images: Iterable[ImageFile], frame: Frame) -> int:
+    """The pixels that are made of these images: each is decoded, and then as large as the frame."""
+    height, width = frame.size or (0, 0)
+    return sum(max(image.width * image.height, height * width) for image in images)
 
 
 def pixels(image: ImageFile, frame: Frame) -> Tensor:

@@ -21,7 +21,7 @@ from gateway.types import InferenceRequest, InferenceResponse, Signature, Tensor
 
 INLINE_BYTES = 16 << 10
 INLINE_PIXELS = 1 << 16
-"""PERF: up to 256 x 256 pixels decode in about 1 ms; a thread costs 0.05 ms, and frees the loop meanwhile."""
+"""PERF: up to 256 x 256 pixels are made in about 1 ms; a thread costs 0.05 ms, and frees the loop meanwhile."""
 
 Byte = Annotated[int, Meta(ge=0, le=255)]
 Side = Annotated[int, Meta(ge=1, le=16_384)]
@@ -144,6 +144,8 @@ class _Decoder:
         self._scale = np.float32(config.scale)
         self._mean = _per_channel("mean", config.mean, channels)
         self._std = _per_channel("std", config.std, channels)
+        if not (np.isfinite(self._scale) and np.isfinite(self._mean).all() and np.isfinite(self._std).all()):
+            raise LoadFailed("image: scale, mean and std must be finite numbers")
         if not self._std.all():
             raise LoadFailed("image: std is 0")
         self._as_is = config.scale == 1 and not self._mean.any() and bool((self._std == 1).all())
@@ -156,7 +158,7 @@ class _Decoder:
         if sum(map(len, items)) > INLINE_BYTES:
             return await asyncio.to_thread(lambda: self._stacked(name, self._opened(name, items)))
         images = self._opened(name, items)
-        if count_pixels(images) > INLINE_PIXELS:
+        if count_pixels(images, self._frame) > INLINE_PIXELS:
             return await asyncio.to_thread(self._stacked, name, images)
         return self._stacked(name, images)
 

@@ -109,7 +109,7 @@ def test_numbers_pass_untouched() -> None:
 
 @pytest.mark.parametrize("size", [20, 300])
 def test_large_pictures_leave_the_loop(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Decoding what takes long happens on a thread, what takes short does not."""
+    """Decoding and resizing what takes long happens on a thread, what takes short does not."""
     calls: list[Callable[..., Any]] = []
     to_thread = asyncio.to_thread
 
@@ -122,6 +122,8 @@ def test_large_pictures_leave_the_loop(size: int, monkeypatch: pytest.MonkeyPatc
     for pixels in (plain, colours(size, size)):
         assert see(spec(None, None, None, 3), encoded(pixels)).tolist() == [pixels.tolist()]
     assert len(calls) == (2 if size == 300 else 0)
+    see(spec(None, size, size, 3), encoded(RGB))
+    assert len(calls) == (3 if size == 300 else 0)
 
 
 def test_streams_and_closing() -> None:

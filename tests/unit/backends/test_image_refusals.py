@@ -112,6 +112,8 @@ def test_pictures_in_a_matrix(shape: tuple[int, ...]) -> None:
         (spec(None, None, None, None), {}, "image: the shape of input 'x' does not tell the layout; set layout"),
         (spec(None, 2, 2, 3), {"mean": [1, 2]}, "image: mean has 2 numbers; the image has 3 channels"),
         (spec(None, 2, 2, 3), {"std": [1, 0, 1]}, "image: std is 0"),
+        (spec(None, 2, 2, 3), {"mean": float("nan")}, "image: scale, mean and std must be finite numbers"),
+        (spec(None, 2, 2, 3), {"scale": float("inf")}, "image: scale, mean and std must be finite numbers"),
         (spec(None, 2, 2, 3), {"input": "y"}, "image: the model has no input 'y'; it has 'x'"),
     ],
 )
