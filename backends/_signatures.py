@@ -1,6 +1,6 @@
 """The signatures a model offers: those of model.toml, else one over all of its inputs and outputs."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
@@ -27,9 +27,9 @@ def wirings(
     return {name: _wiring(name, config, inputs, outputs) for name, config in configs.items()}
 
 
-def not_found(name: str) -> SignatureNotFound:
-    """The complaint about a signature that the model does not have, in TF Serving's words."""
-    return SignatureNotFound(f'Serving signature name: "{name}" not found in signature def', name)
+def not_found(name: str, known: Iterable[str]) -> SignatureNotFound:
+    """The complaint about a signature that the model does not have, and what it has."""
+    return SignatureNotFound(f"there is no signature {name[:128]!r}; there are: {', '.join(known) or 'none'}", name)
 
 
 def _wiring(

@@ -110,7 +110,7 @@ class EchoBackend:
     def _outputs(self, request: InferenceRequest) -> dict[str, Tensor]:
         plan = self._plans.get(request.signature)
         if plan is None:
-            raise not_found(request.signature)
+            raise not_found(request.signature, self._plans)
         inputs: dict[str, Any] = {}
         gather(plan.ports, request.inputs, inputs)
         check_wanted(request.outputs, plan.repeats)

@@ -71,7 +71,7 @@ class OrtBackend:
         """Run once: on the event loop if it is sure to be short, else on the model's own thread."""
         plan = self._plans.get(request.signature)
         if plan is None:
-            raise not_found(request.signature)
+            raise not_found(request.signature, self._plans)
         feed, elements = plan.feed(request.inputs)
         ports, names, fetch = plan.outputs, plan.names, plan.fetch
         if request.outputs:

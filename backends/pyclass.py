@@ -173,7 +173,7 @@ class UserClass:
 def _header(request: InferenceRequest) -> dict[str, Any]:
     call = CALLS.get(request.signature)
     if call is None:
-        raise not_found(request.signature)
+        raise not_found(request.signature, CALLS)
     check_wanted(request.outputs, {OUTPUT: OUTPUT})
     if call not in FREE_INPUTS and request.inputs.keys() - {INPUT}:
         unknown = next(iter(request.inputs.keys() - {INPUT}))

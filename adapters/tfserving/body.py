@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from adapters import _json
 from adapters._tensorjson import check_lists, check_size
-from adapters.tfserving.render import render
+from adapters.tfserving.render import cut, render
 from gateway.errors import InvalidTensor, MalformedBody, SignatureNotFound
 from gateway.interfaces import DecodeLimits
 from gateway.types import DEFAULT_SIGNATURE, ModelMetadata, Signature, TensorSpec
@@ -38,10 +38,13 @@ def signature_name(document: dict[str, Any]) -> str:
 
 
 def find_signature(name: str, metadata: ModelMetadata, complaint: str) -> Signature:
-    """The model's signature of that name. Raises SignatureNotFound: the complaint, and what there is instead."""
+    """The model's signature of that name. Raises SignatureNotFound: the complaint, and what there is instead.
+
+    The complaint has `{}` where the name belongs.
+    """
     signature = metadata.signatures.get(name)
     if signature is None:
-        raise SignatureNotFound(f"{complaint}; there are: {', '.join(metadata.signatures)}", name)
+        raise SignatureNotFound(f"{complaint.format(cut(name))}; there are: {', '.join(metadata.signatures)}", name)
     return signature
 
 

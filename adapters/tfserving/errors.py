@@ -20,6 +20,7 @@ from gateway.errors import (
     RateLimited,
     RequestError,
     RouteNotFound,
+    SignatureNotFound,
     Unauthenticated,
     UnsupportedMedia,
     UserError,
@@ -61,6 +62,11 @@ _VALID_PATHS = (
 )
 
 
+NO_SIGNATURE = 'Serving signature name: "{}" not found in signature def'
+NO_EXAMPLES_SIGNATURE = "No signature was found with the name: {}"
+"""What predict, and what classify and regress, say of an unknown signature."""
+
+
 def status_of(error: GatewayError) -> int:
     """The HTTP status."""
     if isinstance(error, UserError | UserFailed):
@@ -83,6 +89,10 @@ def _text(error: GatewayError, call: Call) -> str:
         return f"Malformed request: {call.method} {call.raw_path[:256]}; valid are {_VALID_PATHS}"
     if isinstance(error, LabelNotFound):
         return f"Unrecognized servable version label: {cut(error.label)}; {text}"
+    if isinstance(error, SignatureNotFound):
+        name = cut(error.signature)
+        own = text.startswith((NO_SIGNATURE.format(name), NO_EXAMPLES_SIGNATURE.format(name)))
+        return text if own else f"{NO_SIGNATURE.format(name)}; {text}"  # a backend, too, may miss it
     if isinstance(error, ModelNotFound) and error.model:
         name = cut(error.model)
         wanted = f"Latest({name})" if error.version is None else f"Specific({name}, {error.version})"

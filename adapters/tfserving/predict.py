@@ -14,8 +14,8 @@ from adapters import _tensorjson
 from adapters.tfserving import rows
 from adapters.tfserving.answers import no_rows
 from adapters.tfserving.body import SIGNATURE, find_signature, ill_formed, inputs_of, parse_object, signature_name
-from adapters.tfserving.errors import Unimplemented
-from adapters.tfserving.render import cut, declared, expected
+from adapters.tfserving.errors import NO_SIGNATURE, Unimplemented
+from adapters.tfserving.render import declared, expected
 from adapters.tfserving.values import Fault, is_b64, tensor_of
 from gateway.errors import InvalidTensor
 from gateway.interfaces import DecodeLimits
@@ -114,7 +114,7 @@ def _members(members: list[tuple[str, bytes]]) -> bytes:
 def _read_exactly(body: bytes, metadata: ModelMetadata, limits: DecodeLimits) -> InferenceRequest:
     document = parse_object(body, limits)
     name = signature_name(document)
-    signature = find_signature(name, metadata, f'Serving signature name: "{cut(name)}" not found in signature def')
+    signature = find_signature(name, metadata, NO_SIGNATURE)
     inputs = inputs_of(signature)
     if ROW in document and COLUMN in document:
         raise ill_formed(

@@ -11,7 +11,7 @@ import numpy as np
 from adapters._tensorjson import NonFinite, dump, texts
 from adapters.tfserving.answers import dump_objects
 from adapters.tfserving.body import find_signature
-from adapters.tfserving.render import cut
+from adapters.tfserving.errors import NO_EXAMPLES_SIGNATURE
 from gateway.errors import InvalidTensor
 from gateway.types import ModelMetadata, Signature, Tensor
 
@@ -49,7 +49,7 @@ def regress_signature(name: str, metadata: ModelMetadata) -> Signature:
 
 
 def _signature(name: str, metadata: ModelMetadata) -> Signature:
-    return find_signature(name, metadata, f"No signature was found with the name: {cut(name)}")
+    return find_signature(name, metadata, NO_EXAMPLES_SIGNATURE)
 
 
 def classifications(outputs: Mapping[str, Tensor], examples: int, non_finite: NonFinite) -> bytes:

@@ -130,6 +130,11 @@ def test_an_unknown_model_comes_with_a_hint() -> None:
         (errors.ModelNotFound("text", "m", 0), 404, "Servable not found for request: Specific(m, 0)"),
         (errors.ModelNotFound("no model, there are: a, b"), 404, "no model, there are: a, b"),
         (
+            errors.SignatureNotFound("there is no signature 's'; there are: t", "s"),
+            400,
+            "Serving signature name: \"s\" not found in signature def; there is no signature 's'; there are: t",
+        ),
+        (
             errors.LabelNotFound("its labels: none", "m", "l"),
             400,
             "Unrecognized servable version label: l; its labels: none",

@@ -191,10 +191,10 @@ def test_an_unknown_output(load: Load) -> None:
 
 
 def test_an_unknown_signature(load: Load) -> None:
-    """The text is TF Serving's own."""
+    """It is told what there is."""
     with pytest.raises(SignatureNotFound) as caught:
         load(identity()).infer({"x": floats(1)}, signature="other")
-    assert str(caught.value) == 'Serving signature name: "other" not found in signature def'
+    assert str(caught.value) == "there is no signature 'other'; there are: serving_default"
     assert caught.value.signature == "other"
 
 
