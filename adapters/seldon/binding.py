@@ -36,7 +36,7 @@ def bind(payload: Payload, specs: Specs, limits: DecodeLimits) -> dict[str, Tens
 
 def bind_array(array: Tensor, spec: TensorSpec) -> Tensor:
     """Numbers that came as an array already, as the input takes them. Raises InvalidTensor."""
-    return fit(_typed(array, spec), spec)
+    return np.asarray(fit(_typed(array, spec), spec), order="C")
 
 
 # One input...
