@@ -17,6 +17,8 @@ _SOURCE = r"(?:\b[A-Za-z]:)?[\\/]\S*\.(?:h|hpp|cc|cpp|cu|cuh):\d+ "
 _SIGNATURE = r"[\w:~<>*&, ]*\(.*?\)(?: const)?(?: \[with [^\]]*\])? "
 _CHECK = re.compile(_SOURCE + r".*? was false\. (?=\S)", re.DOTALL)
 _FUNCTION = re.compile(_SOURCE + rf"(?:{_SIGNATURE})?", re.DOTALL)
+_BARE_SOURCE = re.compile(r"\b\w+\.(?:h|hpp|cc|cpp|cu|cuh):\d+ (?:operator\(\)|[\w:~]+) ")
+"""Newer kernels tell the file without its path, and the function without its arguments."""
 _PATH = re.compile(r"(?<![\w.])(?:[A-Za-z]:)?[\\/][^\s'\"(),;]*")
 _DETAIL = re.compile(r"\s*;\s*(?:(?:GPU|hostname|file|line|expr)=[^;]*|$)")
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
@@ -34,7 +36,7 @@ def shown(error: Exception, hide: Iterable[Path] = ()) -> str:
     for folder in sorted(map(str, hide), key=len, reverse=True):
         text = text.replace(f"{folder}/", "").replace(folder, "")
     text = _NODE.sub(r"\1: ", _LOADING.sub("", _PREFIX.sub("", text)))
-    text = _DETAIL.sub("", _FUNCTION.sub("", _CHECK.sub("", text)))
+    text = _DETAIL.sub("", _BARE_SOURCE.sub("", _FUNCTION.sub("", _CHECK.sub("", text))))
     text = " ".join(_ADDRESS.sub("", _PATH.sub("", text)).split())
     return text if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]}..."
 
@@ -42,7 +44,8 @@ def shown(error: Exception, hide: Iterable[Path] = ()) -> str:
 def answer(error: Exception, proven: bool, hide: Iterable[Path] = ()) -> GatewayError:
     """The error that the client gets; `proven` says that the model has answered before.
 
-    A kernel that stumbles over shapes or indices in a model that has answered before stumbles over this request.
+    A model that has answered before and now stumbles does so over this request: a shape, an index, a division by
+    zero, a text that is no number. A device that fails is another matter.
     """
     if isinstance(error, UnicodeDecodeError):
         return InferenceFailed("the model gave a string that is not UTF-8")
@@ -51,7 +54,7 @@ def answer(error: Exception, proven: bool, hide: Iterable[Path] = ()) -> Gateway
     text = shown(error, hide)
     if isinstance(error, InvalidArgument):
         return InvalidTensor(text)
-    if proven and about_shapes(error):
+    if proven and not of_device(error):
         return InvalidTensor(f"the model cannot take these inputs: {text}")
     return InferenceFailed(f"the model failed: {text}")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from backends._failures import MAX_CHARS, answer, of_device, shown
-from gateway.errors import OutOfMemory
+from gateway.errors import InferenceFailed, InvalidTensor, OutOfMemory
 
 SOURCE = "/onnxruntime_src/onnxruntime/core"
 
@@ -30,6 +30,23 @@ SOURCE = "/onnxruntime_src/onnxruntime/core"
             f"{SOURCE}/graph/model.cc:256 onnxruntime::Model::Model(onnx::ModelProto&&, const std::string&) "
             "Unsupported model IR version",
             "Unsupported model IR version",
+        ),
+        (
+            "[ONNXRuntimeError] : 1 : FAIL : Non-zero status code returned while running Div node. Name:'' "
+            "Status Message: element_wise_ops.cc:692 Compute Integer division by zero",
+            "Div: Integer division by zero",
+        ),
+        (
+            "[ONNXRuntimeError] : 1 : FAIL : Non-zero status code returned while running Mod node. Name:'' "
+            "Status Message: element_wise_ops.cc:2256 operator() Integer modulo by zero",
+            "Mod: Integer modulo by zero",
+        ),
+        (
+            "[ONNXRuntimeError] : 1 : FAIL : Non-zero status code returned while running ConstantOfShape node. "
+            f"Name:'' Status Message: {SOURCE}/framework/op_kernel.cc:87 virtual OrtValue* onnxruntime::"
+            "OpKernelContext::OutputMLValue(int, const onnxruntime::TensorShape&) [ONNXRuntimeError] : 1 : FAIL : "
+            "tensor.cc:57 CalculateTensorStorageSize Tensor shape.Size() must be >= 0\n",
+            "ConstantOfShape: Tensor shape.Size() must be >= 0",
         ),
         ('data "weights.bin" resolved: "/srv/models/demo/1/weights.bin"', 'data "weights.bin" resolved: "weights.bin"'),
         ("could not open /home/someone/x.bin, twice", "could not open , twice"),
@@ -61,3 +78,11 @@ def test_sources_of_the_cuda_provider() -> None:
 def test_want_of_memory_is_told_as_such(text: str) -> None:
     """Neither the model's fault nor the caller's: protocols have a status of its own for it."""
     assert isinstance(answer(RuntimeError(text), proven=True), OutOfMemory)
+
+
+@pytest.mark.parametrize("text", ["Integer division by zero", "stod", "value of k must not be negative"])
+def test_a_model_that_has_answered_before_stumbles_over_the_request(text: str) -> None:
+    """What only some values bring about is the client's to mend; in a model that never answered, nobody knows."""
+    assert isinstance(answer(Exception(text), True), InvalidTensor)
+    assert isinstance(answer(Exception(text), False), InferenceFailed)
+    assert isinstance(answer(Exception(f"CUDA failure 700: {text}"), True), InferenceFailed)
