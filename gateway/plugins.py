@@ -12,6 +12,9 @@ from gateway.config import ConfigError
 
 Kind = Literal["adapters", "backends"]
 
+_ROLES = {"create": "adapter", "load": "backend", "wrap": "wrapper"}
+"""What a module is that exports a function of that name."""
+
 _BESIDE = Path(__file__).resolve().parent.parent
 
 
@@ -26,11 +29,13 @@ def load(kind: Kind, name: str, exports: str) -> ModuleType:
 
     Raises ConfigError with the list of what there is.
     """
-    module = _import(kind, name)
-    if not hasattr(module, exports):
-        usable = ", ".join(other for other in names(kind) if hasattr(_import(kind, other), exports))
-        raise ConfigError(f"{kind[:-1]} {name!r} has no {exports}(); there are: {usable}")
-    return module
+    module = _find(kind, name)
+    if module is not None and hasattr(module, exports):
+        return module
+    role = _ROLES.get(exports, kind[:-1])
+    fault = f"no {role} {name!r}" if module is None else f"no {role}: {name!r} has no {exports}()"
+    usable = [other for other in names(kind) if hasattr(_find(kind, other), exports)]
+    raise ConfigError(f"{fault}; there are: {', '.join(usable)}")
 
 
 def load_rpc() -> ModuleType:
@@ -43,7 +48,7 @@ def load_rpc() -> ModuleType:
         raise ConfigError("gateway.grpc_port: gRPC is not installed here; install tensorgate[grpc]") from None
 
 
-def _import(kind: Kind, name: str) -> ModuleType:
+def _find(kind: Kind, name: str) -> ModuleType | None:
     if name.isidentifier() and not name.startswith("_"):
         _refuse_shadow(kind)
         if importlib.util.find_spec(f"{kind}.{name}"):
@@ -52,7 +57,7 @@ def _import(kind: Kind, name: str) -> ModuleType:
             module = entry.load()
             if isinstance(module, ModuleType):
                 return module
-    raise ConfigError(f"no {kind[:-1]} {name!r}; there are: {', '.join(names(kind))}")
+    return None
 
 
 def _refuse_shadow(kind: Kind) -> None:

@@ -89,7 +89,9 @@ class Stage:
     def plugin(self, kind: str, name: str, exports: str) -> ModuleType:
         known = {"load": ["ort", "echo"], "wrap": ["image", "batching", "brittle"]}[exports]
         if name not in known:
-            raise ConfigError(f"no backend {name!r}; there are: {', '.join(known)}")
+            raise ConfigError(
+                f"no {'backend' if exports == 'load' else 'wrapper'} {name!r}; there are: {', '.join(known)}"
+            )
         module = ModuleType(name)
         module.Config = FakeConfig  # type: ignore[attr-defined]
         module.load = self.load  # type: ignore[attr-defined]

@@ -24,10 +24,22 @@ def test_an_unknown_name_lists_what_there_is(name: str) -> None:
         plugins.load("backends", name, "load")
 
 
-def test_a_plugin_of_another_kind_is_refused() -> None:
-    """A wrapper is no backend."""
-    with pytest.raises(ConfigError, match=r"'image' has no load\(\); there are: .*echo"):
-        plugins.load("backends", "image", "load")
+@pytest.mark.parametrize(
+    ("name", "exports", "text", "listed"),
+    [
+        ("image", "load", "no backend: 'image' has no load(); there are: ", "echo"),
+        ("echo", "wrap", "no wrapper: 'echo' has no wrap(); there are: ", "image"),
+        ("nothing", "load", "no backend 'nothing'; there are: ", "echo"),
+        ("nothing", "wrap", "no wrapper 'nothing'; there are: ", "image"),
+    ],
+)
+def test_a_wrapper_is_no_backend(name: str, exports: str, text: str, listed: str) -> None:
+    """Nor the other way round; of the two the message lists what was wanted."""
+    with pytest.raises(ConfigError) as caught:
+        plugins.load("backends", name, exports)
+    assert str(caught.value).startswith(text)
+    there_are = str(caught.value).removeprefix(text).split(", ")
+    assert {"echo", "image"} & {*there_are} == {listed}
 
 
 def test_an_installed_plugin_arrives_by_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
