@@ -68,6 +68,7 @@ def test_no_answer_is_a_crash(served: LiveGateway) -> None:
     ("path", "sent"),
     [
         ("/v1/models:predict", {"instances": [1.0, 2.0]}),
+        ("/v2/models/infer", {"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]}]}),
     ],
 )
 def test_executors_nameless_paths_are_served(tmp_path: Path, path: str, sent: dict[str, Any]) -> None:

@@ -40,6 +40,8 @@ class Fake:
         ("/services/a/v1/models:predict", ("a", "/v1/models:predict")),
         ("/services/a%20b/x", ("a b", "/x")),
         ("/seldon/prod/a/api/v1.0/predictions", ("a", "/api/v1.0/predictions")),
+        ("/seldon/a/api/v1.0/predictions", ("a", "/api/v1.0/predictions")),
+        ("/seldon/prod/api/api/v0.1/predictions", ("api", "/api/v0.1/predictions")),
         ("/services/a", (None, "/services/a")),
         ("/services//x", (None, "/services//x")),
         ("/Services/a/x", (None, "/Services/a/x")),
