@@ -21,6 +21,7 @@ GatewayError
     Overloaded
     RateLimited
     NotReady                  known, but not serving yet
+      ModelNotReady           a version of the model is still being loaded
     DeadlineExceeded
     OutOfMemory               no room to load or run the model
   BackendError                the model's or the server's fault
@@ -151,6 +152,17 @@ class RateLimited(CapacityError):
 
 class NotReady(CapacityError):
     """Known, but not serving yet."""
+
+
+class ModelNotReady(NotReady):
+    """A version of the model is still being loaded, and none answers in its place."""
+
+    def __init__(
+        self, message: str, model: str = "", version: int | None = None, retry_after: float | None = 1.0
+    ) -> None:
+        super().__init__(message, retry_after)
+        self.model = model
+        self.version = version
 
 
 class DeadlineExceeded(CapacityError):

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gateway.errors import LabelNotFound, LoadFailed, ModelExists, ModelNotFound, NotReady
+from gateway.errors import LabelNotFound, LoadFailed, ModelExists, ModelNotFound, ModelNotReady, NotReady
 from gateway.interfaces import Device
 from gateway.lifecycle import Book, Loaded
 from gateway.loading import load_version, shown
@@ -37,7 +37,7 @@ class LoadedModel(Struct, frozen=True):
     """The highest version that takes requests."""
 
     def resolve(self, version: int | None = None, label: str | None = None) -> Loaded:
-        """The version meant: by label, by number, else the latest. Raises LabelNotFound or ModelNotFound."""
+        """The version meant, else the latest. Raises LabelNotFound, ModelNotReady or ModelNotFound."""
         if label is not None:
             if label not in self.labels:
                 known = ", ".join(sorted(self.labels)) or "none"
@@ -46,8 +46,15 @@ class LoadedModel(Struct, frozen=True):
             version = self.labels[label]
         found = self.latest if version is None else self.versions.get(version)
         if found is None:
-            raise ModelNotFound(self._why_not(version), self.name, version)
+            missing = ModelNotReady if self._comes(version) else ModelNotFound
+            raise missing(self._why_not(version), self.name, version)
         return found
+
+    def _comes(self, version: int | None) -> bool:
+        """Whether that version, or any, is on its way."""
+        return any(
+            told.state in ("START", "LOADING") for told in self.status.versions if version in (None, told.version)
+        )
 
     def _why_not(self, version: int | None) -> str:
         for told in self.status.versions:

@@ -12,7 +12,15 @@ from msgspec.structs import replace
 from gateway.auth import Authenticator
 from gateway.body import Body, ClientGone
 from gateway.deferral import Deferrals
-from gateway.errors import BackendError, GatewayError, InferenceFailed, ModelNotFound, OutOfMemory, RequestError
+from gateway.errors import (
+    BackendError,
+    GatewayError,
+    InferenceFailed,
+    ModelNotFound,
+    ModelNotReady,
+    OutOfMemory,
+    RequestError,
+)
 from gateway.interfaces import Adapter, Answer, Defer, Describe, Index, Infer, Manage, Metrics, Ready, Status
 from gateway.lifecycle import Loaded
 from gateway.model_control import ModelControl
@@ -150,7 +158,7 @@ class Pipeline:
         try:
             target = operation.target(call)
             loaded = self._directory.pick(self._service(admitted, target), target)
-        except ModelNotFound:
+        except (ModelNotFound, ModelNotReady):
             if operation.check_body is not None:
                 await _sized(len(call.body), operation.check_body, call)
             raise

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gateway.config import Config, ConfigError, ServiceConfig
-from gateway.errors import LabelNotFound, ModelNotFound
+from gateway.errors import LabelNotFound, ModelNotFound, ModelNotReady
 from gateway.lifecycle import Loaded
 from gateway.models import LoadedModel, Models
 from gateway.paths import Route
@@ -163,7 +163,7 @@ class Directory:
         return model is not None and model.latest is not None
 
     def pick(self, service: Service, target: Target) -> Loaded:
-        """The version that answers. Raises ModelNotFound or LabelNotFound, in the name that the client used."""
+        """The version that answers. Raises ModelNotFound, LabelNotFound or ModelNotReady, in the client's words."""
         name = target.model or service.name
         try:
             return self._models.resolve(service.model, target.version, target.label)
@@ -171,6 +171,8 @@ class Directory:
             raise LabelNotFound(str(error), name, error.label) from None
         except ModelNotFound as error:
             raise ModelNotFound(str(error), name, target.version) from None
+        except ModelNotReady as error:
+            raise ModelNotReady(str(error), name, target.version) from None
 
 
 def _not_found(name: str, target: Target, text: str) -> ModelNotFound:

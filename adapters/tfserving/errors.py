@@ -16,6 +16,7 @@ from gateway.errors import (
     MethodNotAllowed,
     ModelExists,
     ModelNotFound,
+    ModelNotReady,
     NotAcceptable,
     RateLimited,
     RequestError,
@@ -41,6 +42,7 @@ STATUS: tuple[tuple[type[GatewayError], int], ...] = (
     (Unimplemented, 501),
     (LabelNotFound, 400),
     (ModelNotFound, 404),
+    (ModelNotReady, 404),  # SPEC: TF Serving tells a model that is loading from an unknown one by its status only
     (Unauthenticated, 401),
     (Forbidden, 403),
     (NotAcceptable, 406),
@@ -77,7 +79,7 @@ def status_of(error: GatewayError) -> int:
 def body_of(error: GatewayError, call: Call) -> bytes:
     """`{"error": text}`; for an unknown model also a hint, as TF Serving's words for it are matched by clients."""
     body = {"error": _text(error, call)}
-    if isinstance(error, ModelNotFound) and error.model and not isinstance(error, LabelNotFound):
+    if isinstance(error, ModelNotFound | ModelNotReady) and error.model and not isinstance(error, LabelNotFound):
         body["hint"] = str(error)
     return orjson.dumps({name: text.encode("utf-8", "replace").decode() for name, text in body.items()})
 
@@ -93,7 +95,7 @@ def _text(error: GatewayError, call: Call) -> str:
         name = cut(error.signature)
         own = text.startswith((NO_SIGNATURE.format(name), NO_EXAMPLES_SIGNATURE.format(name)))
         return text if own else f"{NO_SIGNATURE.format(name)}; {text}"  # a backend, too, may miss it
-    if isinstance(error, ModelNotFound) and error.model:
+    if isinstance(error, ModelNotFound | ModelNotReady) and error.model:
         name = cut(error.model)
         wanted = f"Latest({name})" if error.version is None else f"Specific({name}, {error.version})"
         return f"Servable not found for request: {wanted}"

@@ -7,7 +7,7 @@ import pytest
 from scene import PATIENCE, Scene, Stage, on_loop
 
 from gateway.config import ConfigError
-from gateway.errors import LabelNotFound, LoadFailed, ModelNotFound
+from gateway.errors import LabelNotFound, LoadFailed, ModelNotFound, ModelNotReady
 from gateway.models import LOADS_AT_ONCE, Models
 from gateway.summary import VersionSummary
 
@@ -122,8 +122,12 @@ async def test_requests_during_start(scene: Scene) -> None:
     refreshing = asyncio.create_task(scene.models.refresh())
     await scene.until("b/1", "LOADING")
     assert scene.models.resolve("a").version == 1
-    with pytest.raises(ModelNotFound, match="no version of model 'b' answers yet: 1 is in state LOADING"):
+    with pytest.raises(ModelNotReady, match="no version of model 'b' answers yet: 1 is in state LOADING"):
         scene.models.resolve("b")
+    with pytest.raises(ModelNotReady, match="version 1 of model 'b' is in state LOADING"):
+        scene.models.resolve("b", 1)
+    with pytest.raises(ModelNotFound, match="model 'b' has no version 2"):
+        scene.models.resolve("b", 2)
     scene.stage.gate.set()
     await refreshing
     assert scene.models.resolve("b").version == 1
