@@ -35,7 +35,7 @@ OFFLOAD_BYTES = 1 << 20
 """Bodies and answers from this size on are decoded and encoded on a thread."""
 # PERF: a body blocks the event loop for about 1.5 ms a MiB; a hop to a thread costs 0.05 ms.
 
-_log = logging.getLogger("tensorgate.request")
+log = logging.getLogger("tensorgate.request")
 
 StreamEncoder = Callable[[AsyncIterator[InferenceResponse], InferenceRequest, Call], Reply]
 
@@ -221,9 +221,9 @@ def _failure(route: Route, call: Call, trace: Trace, error: Exception) -> Reply:
     """Any error in the caller's dialect; what is not the caller's is logged."""
     if isinstance(error, GatewayError):
         if isinstance(error, BackendError):
-            _log.error("%s: %s", trace.id, error, exc_info=error.__cause__)
+            log.error("%s: %s", trace.id, error, exc_info=error.__cause__)
         return route.adapter.encode_error(error, call)
-    _log.error("%s: %s %s failed", trace.id, call.method, route.operation.path, exc_info=error)
+    log.error("%s: %s %s failed", trace.id, call.method, route.operation.path, exc_info=error)
     if isinstance(error, MemoryError):
         return route.adapter.encode_error(OutOfMemory("there is not enough memory for this request"), call)
     failed = InferenceFailed(f"internal error; the log has its reason under request {trace.id}")

@@ -32,7 +32,7 @@ from gateway.routing import Directory
 DRAIN_NOTICE_SECONDS = 0.5
 """After SIGTERM: how long requests are still taken, each answer asking the client to go elsewhere next time."""
 
-_log = logging.getLogger("tensorgate.server")
+log = logging.getLogger("tensorgate.server")
 
 
 class Rpc(Protocol):
@@ -176,7 +176,7 @@ def _on_signals(assembly: Assembly, server: Server) -> None:
 
     def stop() -> None:
         if assembly.gateway.draining:
-            _log.warning("second signal: leaving at once")
+            log.warning("second signal: leaving at once")
             server.should_exit = server.force_exit = True
             assembly.deferrals.hurry()
             if server.rpc is not None:
