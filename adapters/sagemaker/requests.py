@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from adapters._cast import cast
 from adapters._csv import decode_csv
@@ -79,12 +80,36 @@ def decode(data: bytes, content_type: str, model: ModelMetadata, limits: DecodeL
     label_size = 0 if model.response.form == "xgboost" else media.count("label_size")
     if media.name in _TEXTS:
         data = to_utf8(data, media)
-    body = Body(data, media, model, limits, first, label_size)
-    if media.name in _READERS:
-        return _READERS[media.name](body)
-    if media.name.startswith("image/"):
+    *guesses, last = _declared_for(media, model)
+    for guess in guesses:
+        try:
+            return _read(Body(data, media, guess, limits, first, label_size))
+        except (MalformedBody, InvalidTensor):
+            pass
+    return _read(Body(data, media, last, limits, first, label_size))
+
+
+def _read(body: Body) -> Decoded:
+    name = body.media.name
+    if name in _READERS:
+        return _READERS[name](body)
+    if name.startswith("image/"):
         return _image(body)
-    raise _unsupported(media.name)
+    raise _unsupported(name)
+
+
+def _declared_for(media: MediaType, model: ModelMetadata) -> list[ModelMetadata]:
+    """The model itself; one that takes anything, as if it took what the format holds, the likeliest first."""
+    signature = signature_of(model)
+    reader = _READERS.get(media.name)
+    if reader in _TYPED or all(spec.dtype != "any" for spec in signature.inputs.values()):
+        return [model]
+    readings = []
+    for dtype in ("float64", "string") if reader in _NUMBERS else ("string",):
+        inputs = {name: replace(spec, dtype=dtype) for name, spec in signature.inputs.items()}
+        told = replace(signature, inputs=inputs)
+        readings.append(replace(model, signatures={**model.signatures, signature.name: told}))
+    return readings
 
 
 def signature_of(model: ModelMetadata, name: str = "") -> Signature:
@@ -117,7 +142,7 @@ def _unsupported(name: str) -> UnsupportedMedia:
 
 
 def _takes_bytes(spec: TensorSpec) -> bool:
-    return spec.media == "image" or spec.dtype in ("uint8", "string")
+    return spec.media == "image" or spec.dtype in ("uint8", "string", "any")
 
 
 def _single(body: Body, name: str, tensor: Tensor) -> Decoded:
@@ -253,7 +278,7 @@ def _array(array: Tensor, spec: TensorSpec) -> Tensor:
     """SPEC: an array with one dimension less than the model's is one row."""
     if not array.size:
         raise MalformedBody("the array has no rows")
-    tensor = cast(array, spec.numpy_dtype)
+    tensor = array if spec.dtype == "any" else cast(array, spec.numpy_dtype)
     for candidate in (tensor, tensor[np.newaxis]):
         if fits(candidate.shape, spec):
             return candidate
@@ -312,6 +337,11 @@ _READERS: dict[str, Callable[[Body], Decoded]] = {
     "text/x-libsvm": _libsvm,
 }
 _TEXTS = frozenset(name for name, reader in _READERS.items() if reader in (_json, _jsonlines, _csv, _libsvm, _text))
+
+_TYPED = frozenset({_json, _jsonlines, _npy, _npz})
+"""Readers of formats whose values say themselves what they are."""
+_NUMBERS = frozenset({_csv, _libsvm, _recordio})
+"""Readers of formats that hold numbers as a rule."""
 
 TYPES = (*list(_READERS)[:9], "image/*")
 """What a refusal lists."""

@@ -203,3 +203,30 @@ def test_unknown_types_are_refused(content_type: str, part: str) -> None:
     kind, text = refusal(b"\x00\x01", content_type)
     assert kind is UnsupportedMedia
     assert text.startswith(part)
+
+
+# Whatever there is...
+
+ANY = TensorSpec("x", "any", None)
+
+
+@pytest.mark.parametrize(
+    ("body", "media", "dtype", "held"),
+    [
+        ("1,2\n3,4.5", "text/csv", "float64", [[1.0, 2.0], [3.0, 4.5]]),
+        ("1,b\n3,d", "text/csv", "object", [["1", "b"], ["3", "d"]]),
+        ("0 1:2 2:3", "text/libsvm", "float64", [[2.0, 3.0]]),
+        (npy([[1, 2]]), "application/x-npy", "int64", [[1, 2]]),
+        ("words", "text/plain", "object", ["words"]),
+        (b"\x89PNG", "image/png", "object", [b"\x89PNG"]),
+        (b"\x00\x01", "application/octet-stream", "object", [b"\x00\x01"]),
+        ("[[1, 2]]", "application/json", "int64", [[1, 2]]),
+        ('{"features": [1.5]}', "application/jsonlines", "float64", [[1.5]]),
+    ],
+)
+def test_an_input_that_takes_anything_gets_what_the_format_holds(
+    body: str | bytes, media: str, dtype: str, held: Any
+) -> None:
+    """Numbers where they are numbers, texts and bytes where they are those."""
+    tensor = read(body, media, ANY).inputs["x"]
+    assert (tensor.dtype, tensor.tolist()) == (np.dtype(dtype), held)
