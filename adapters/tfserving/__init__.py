@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from adapters._error_headers import error_headers
 from adapters._tensorjson import NonFinite
-from adapters.tfserving import answers, describe, errors, examples, metrics, predict, results
+from adapters.tfserving import describe, errors, examples, metrics, predict, predictions, results
 from adapters.tfserving.body import inputs_of, parse_object, signature_name
 from gateway.errors import GatewayError, InvalidTensor, ModelNotFound
 from gateway.interfaces import Adapter, Answer, DecodeLimits, Describe, Infer, Metrics, Operation, Status, from_path
@@ -123,7 +123,7 @@ class TFServing:
         parse_object(call.body, self._limits)
 
     def _predictions(self, response: InferenceResponse, request: InferenceRequest, call: Call) -> Reply:
-        write = answers.predictions if request.wire == predict.ROW else answers.columns
+        write = predictions.rows if request.wire == predict.ROW else predictions.columns
         return self._reply(call, write(response.outputs, self._config.non_finite, self._config.named_outputs))
 
     # Classify and regress...

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from adapters._tensorjson import NonFinite, dump, texts
-from adapters.tfserving.answers import dump_objects
+from adapters.tfserving.predictions import dump_objects
 from adapters.tfserving.body import find_signature
 from adapters.tfserving.errors import NO_EXAMPLES_SIGNATURE
 from gateway.errors import InvalidTensor

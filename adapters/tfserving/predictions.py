@@ -19,7 +19,7 @@ _BYTES_SUFFIX = "_bytes"
 Outputs = Mapping[str, Tensor]
 
 
-def predictions(outputs: Outputs, non_finite: NonFinite, named: bool) -> bytes:
+def rows(outputs: Outputs, non_finite: NonFinite, named: bool) -> bytes:
     """One value for each row, or one object where there are several outputs. Raises InvalidTensor."""
     _check_rows(outputs)
     if len(outputs) == 1 and not named:
