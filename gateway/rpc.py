@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 
 from gateway.accesslog import AccessLog
-from gateway.body import Body, ClientGone
+from gateway.body import Body
 from gateway.config import Config, ConfigError
 from gateway.observe import Observer
 from gateway.pipeline import Pipeline
@@ -88,8 +88,6 @@ class RpcServer:
             sent = await _result(reply, context)
             trace.bytes_out = len(sent)
             return sent
-        except ClientGone:
-            return b""
         finally:
             observer.in_flight -= 1
             observer.record(trace)

@@ -69,9 +69,7 @@ class V2:
         yield from service.routes(self._limits)
 
     def claims(self, call: Call) -> int:
-        """Everything below /v2, and the calls of the gRPC service."""
-        if call.method == errors.GRPC:
-            return 2 * call.raw_path.startswith(service.PREFIX)
+        """Everything below /v2; gRPC answers for methods that it does not know by itself."""
         return int(call.raw_path == "/v2" or call.raw_path.startswith("/v2/"))
 
     def encode_error(self, error: GatewayError, call: Call) -> Reply:

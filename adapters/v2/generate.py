@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from adapters._excerpt import excerpt
-from adapters._lists import first_lengths
+from adapters._lists import first_lengths, flatten
 from adapters._tensorjson import NonFinite
 from adapters.v2 import listed, responses
 from adapters.v2.datatypes import BOOL, BYTES, declared
@@ -81,17 +81,19 @@ def _tensor(value: Any, name: str, spec: TensorSpec, declarations: Declarations)
     rank = len(spec.shape) if spec.shape is not None else max(1, len(shape))
     if len(shape) > rank:
         raise InvalidTensor(f'input "{name}" is nested {len(shape)} deep, but has {rank} dimensions')
+    items = flatten(value, shape)
+    if items is None:
+        raise InvalidTensor(f'input "{name}" is ragged: its lists have different lengths or depths')
     ones = [1] * (rank - len(shape))
     shape = ones + shape if _fits_row(shape, spec) else shape + ones
-    items = _flattened(value)
     datatype = _datatype_of(items) if spec.dtype == "any" else declared(spec)
     one = declarations.add(name, datatype, shape)
     return listed.read_exactly(items, one)
 
 
-def _datatype_of(items: Any) -> str:
+def _datatype_of(items: list[Any]) -> str:
     """What values of an input are that takes anything."""
-    kinds = set(map(type, items if isinstance(items, list) else [items]))
+    kinds = set(map(type, items))
     if kinds and kinds <= {int, float}:
         return "INT64" if kinds == {int} else "FP64"
     return BOOL if kinds == {bool} else BYTES
@@ -100,15 +102,6 @@ def _datatype_of(items: Any) -> str:
 def _fits_row(shape: list[int], spec: TensorSpec) -> bool:
     last = (spec.shape or ())[len(spec.shape or ()) - len(shape) :]
     return all(size in (None, length) for size, length in zip(last, shape, strict=False))
-
-
-def _flattened(value: Any) -> Any:
-    """The items of nested lists; their shape has been read off the first ones, and a wrong count shows."""
-    while isinstance(value, list) and any(isinstance(item, list) for item in value):
-        if not all(isinstance(item, list) for item in value):
-            return value
-        value = [inner for item in value for inner in item]
-    return value
 
 
 def encode(response: InferenceResponse, request: InferenceRequest, non_finite: NonFinite) -> Reply:

@@ -338,6 +338,7 @@ GENERATE = [
         answer("text", tensor("BYTES", [1], ["hi"], "prompt_out")),
     ),
     Case("generate-nothing", "/v2/models/text/generate", {}, 400, 'missing "prompt"'),
+    Case("generate-ragged", "/v2/models/FP32/generate", {"x": [[1, 2], [3], [4, 5, 6]]}, 400, "ragged"),
     Case("generate-too-deep", "/v2/models/text/generate", {"prompt": [["a"]]}, 400, "nested 2 deep"),
     Case("generate-number", "/v2/models/text/generate", {"text_input": 5}, 400, "element 0 is 5"),
     Case("generate-no-json", "/v2/models/text/generate", b"x", 400, "not JSON"),
