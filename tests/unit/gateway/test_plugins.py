@@ -53,6 +53,20 @@ def test_an_installed_plugin_arrives_by_entry_point(monkeypatch: pytest.MonkeyPa
     assert "mine" in plugins.names("backends")
 
 
+def test_grpc_is_asked_for_only_where_it_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without grpcio the key that asked for it is named, and the extra that brings it; another gap is no such thing."""
+    monkeypatch.delitem(sys.modules, "gateway.rpc", raising=False)
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    with pytest.raises(
+        ConfigError, match=r"gateway\.grpc_port: gRPC is not installed here; install tensorgate\[grpc\]"
+    ):
+        plugins.load_rpc()
+    monkeypatch.setitem(sys.modules, "gateway.pipeline", None)
+    monkeypatch.delitem(sys.modules, "grpc")
+    with pytest.raises(ModuleNotFoundError, match=r"gateway\.pipeline"):
+        plugins.load_rpc()
+
+
 def test_a_shadowing_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Another distribution's `backends` before ours would otherwise be used in silence."""
     other = ModuleType("backends")
