@@ -134,8 +134,6 @@ def _typed(array: Tensor, spec: TensorSpec) -> Tensor:
     dtype = spec.numpy_dtype
     if array.dtype == object:
         return _from_objects(array, spec)
-    if spec.media == "image" and spec.dtype == "string":
-        raise InvalidTensor(f"the model takes images: base64 texts, or {declared(spec)}")
     if dtype.kind == "O" and not array.size:
         return array.astype(object)
     return cast(array, dtype)

@@ -124,6 +124,7 @@ def test_non_finite_numbers_are_written_as_configured() -> None:
 def test_ascii_switch() -> None:
     """UTF-8 by default; with the switch every character beyond ASCII is escaped, in answers and errors alike."""
     given = {"Y": item("é\u2028𝄞")}
+    assert b'"plain"' in text({"Y": item("plain")}, config=Config(ascii_json=True))
     assert '"é\u2028𝄞"'.encode() in text(given)
     assert rb'"\u00e9\u2028\ud834\udd1e"' in text(given, config=Config(ascii_json=True))
     refusal = create(Config(ascii_json=True), DecodeLimits()).encode_error(UserError("é"), Call("GET", "/predict"))
@@ -168,7 +169,10 @@ def test_model_sets_status_and_headers() -> None:
             reply({"Y": [1]}, headers={name: value})
 
 
-@pytest.mark.parametrize("value", [{"a": 1 << 70}, {"a": np.float32(0.5)}, {"a": np.array([1])}, {"a": "\ud800"}])
+@pytest.mark.parametrize(
+    "value",
+    [{"a": [1 << 70, np.float32(0.5), np.array([1])]}, {"a": np.float32(0.5)}, {"a": np.array([1])}, {"a": "\ud800"}],
+)
 def test_unusual_values_are_written(value: Any) -> None:
     """Whole numbers of any size, numpy's own values and half surrogate pairs have their JSON."""
     assert answer({}, json=value)["jsonData"].keys() == {"a"}

@@ -45,6 +45,7 @@ def bound(message: dict[str, Any], **inputs: TensorSpec) -> dict[str, Any]:
         ({"data": {"ndarray": [[1, 2, 3, 4]]}}, IMAGE, [[[[1.0, 2.0], [3.0, 4.0]]]]),
         ({"data": {"ndarray": [1, 2, 3, 4]}}, IMAGE, [[[[1.0, 2.0], [3.0, 4.0]]]]),
         ({"data": {"ndarray": [1, 2, 3]}}, spec("float32", None, 1), [[1.0], [2.0], [3.0]]),
+        ({"data": {"ndarray": [1, 2, 3]}}, ROWS, [1.0, 2.0, 3.0]),  # the model will complain
         # Dtypes, exactly...
         ({"data": {"ndarray": [1.0, 2.0]}}, spec("int32", None), [1, 2]),
         ({"data": {"ndarray": [9007199254740993, 1.0]}}, spec("int64", None), [9007199254740993, 1]),
@@ -104,6 +105,8 @@ def test_columns_of_a_tensor_are_bound() -> None:
         ({"data": {"ndarray": [{}]}}, {"x": VECTOR}, "an object is among the values"),
         ({"data": {"ndarray": ["a", 1]}}, {"x": spec("string", None)}, "1"),
         ({"data": {"ndarray": [1]}}, {"x": spec("string", None)}, "takes text"),
+        ({"data": {"ndarray": ["a"]}}, {"x": VECTOR}, "the text 'a' is among the values"),
+        ({"strData": "t"}, {"x": TensorSpec("", "float32", None)}, "this one takes float32$"),
         ({"strData": "t"}, {"x": VECTOR}, "strData feeds models that take text or images"),
         ({"binData": "AQ=="}, {"x": VECTOR}, "binData feeds models that take bytes or images"),
         ({"binData": "AQID"}, {"x": spec("uint8", None, 2)}, "3 bytes are no rows of 2"),
@@ -133,6 +136,12 @@ def test_model_without_methods_answers_without_a_run() -> None:
     found = decoded('{"data": {"ndarray": [["a"]]}, "meta": {"puid": "p"}}', model, "/transform-input")
     assert isinstance(found, Reply)
     assert json.loads(found.body) == {"data": {"names": ["t:0"], "ndarray": [["a"]]}, "meta": {"puid": "p"}}
+    value = decoded('{"jsonData": [1]}', model, "/transform-output")
+    assert isinstance(value, Reply)
+    assert json.loads(value.body) == {"jsonData": [1], "meta": {}}
+    thanks = decoded('{"reward": 1}', model, "/send-feedback")
+    assert isinstance(thanks, Reply)
+    assert json.loads(thanks.body) == {"data": {"tensor": {"shape": [0]}}, "meta": {}}
     for path, text in (("/route", "Route not defined"), ("/aggregate", "Aggregate not defined")):
         with pytest.raises(InvalidTensor, match=text):
             decoded('{"strData": "x"}', model, path)
@@ -173,6 +182,8 @@ def test_numbers_go_the_fast_way(
         {"data": {"ndarray": [[1, 2]] * 300}, "meta": {"tags": {"t": [1]}}},
         {"data": {"ndarray": [[1, 2]] * 300}, "meta": {"tags": []}},
         {"data": {"ndarray": [[1, 2]] * 300}, "meta": None},
+        {"data": {"ndarray": [[1, 2]] * 3}, "meta": 5},
+        {"data": {"ndarray": [[1, 2]] * 3}, "meta": {"tags": "t"}},
         {"data": {"ndarray": [[1, 2]] * 300, "names": ["[", 5]}},
         {"data": {"ndarray": [[1, 2]] * 300, "names": None}},
         {"data": {"ndarray": [[1, 2]] * 300, "tensor": {"shape": [1], "values": [1]}}},
@@ -195,10 +206,17 @@ def test_duplicate_keys_go_the_exact_way() -> None:
     assert x(body) == [2]
 
 
-def test_fast_way_is_bounded() -> None:
+@pytest.mark.parametrize("elements", [599, 600, 601])
+def test_fast_way_is_bounded(elements: int) -> None:
     """Also there, a body of more values than the limit is refused."""
+    message = {"data": {"ndarray": [1] * 602}}
     with pytest.raises(BodyTooLarge):
-        fast.read_numbers(json.dumps(large()).encode(), DecodeLimits(elements=599), None)
+        fast.read_numbers(json.dumps(message).encode(), DecodeLimits(elements=elements), None)
+
+
+def test_large_files_go_their_own_way() -> None:
+    """A body of bytes is not looked at for numbers."""
+    assert x(b"\0" * 2000, headers={"Content-Type": "image/png"}) == b"\0" * 2000
 
 
 def test_both_ways_agree() -> None:

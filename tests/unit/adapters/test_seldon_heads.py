@@ -63,6 +63,13 @@ def test_pages_of_any_origin_may_call() -> None:
     assert "Access-Control-Allow-Origin" not in heads(config=Config(cors_origins=()), origin="http://x")
 
 
+def test_life_needs_no_model() -> None:
+    """200 as long as the process answers."""
+    found = operation("/live")
+    assert isinstance(found, Answer)
+    assert found.reply(Call("GET", "/live")).status == 200
+
+
 def test_preflights_are_answered() -> None:
     """A browser learns what it may send."""
     asked = heads("OPTIONS", "/predict", origin="http://x", access_control_request_headers="x-a")

@@ -92,8 +92,8 @@ def test_what_is_no_message_is_refused(body: bytes | str, content_type: str, tex
 
 def test_body_is_bounded() -> None:
     """A body of more values than the limit is refused before anything is built."""
-    limits = DecodeLimits(elements=10)
-    for message in ({"data": {"ndarray": [1] * 30}}, {"jsonData": [[]] * 9}):
+    limits = DecodeLimits(elements=20)
+    for message in ({"data": {"ndarray": [1] * 30}}, {"jsonData": [[]] * 9}, {"data": {"ndarray": [1] * 21}}):
         with pytest.raises(BodyTooLarge):
             x(json.dumps(message), limits=limits)
 
