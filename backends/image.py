@@ -13,8 +13,8 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 from PIL.ImageFile import ImageFile
 
-from backends._pictures import MOST_PIXELS, Fit, Frame, PictureError, Resize, count_pixels, header, pixels
-from backends._pixels import Arrangement, Layout, arrange
+from backends._image_decoding import MOST_PIXELS, Fit, Frame, ImageError, Resize, count_pixels, header, pixels
+from backends._image_layout import Arrangement, Layout, arrange
 from gateway.errors import InvalidTensor, LoadFailed
 from gateway.interfaces import Backend, BackendStatus, ModelSource
 from gateway.types import InferenceRequest, InferenceResponse, Signature, Tensor, TensorSpec
@@ -187,7 +187,7 @@ class _Decoder:
         for index, item in enumerate(items):
             try:
                 images.append(header(item))
-            except PictureError as error:
+            except ImageError as error:
                 raise InvalidTensor(f'input "{name}": item {index} is {error}') from None
             left -= max(images[-1].width * images[-1].height, height * width)
             if left < 0:
@@ -203,7 +203,7 @@ class _Decoder:
         for index, image in enumerate(images):
             try:
                 row = arrangement.row(self._valued(pixels(image, self._frame)))
-            except PictureError as error:
+            except ImageError as error:
                 raise InvalidTensor(f'input "{name}": item {index} is {error}') from None
             if index == 0:
                 stack = np.empty((len(images), *row.shape), arrangement.dtype)

@@ -12,9 +12,9 @@ import simdjson
 
 from adapters import _tensorjson
 from adapters.tfserving import rows
-from adapters.tfserving.predictions import no_rows
 from adapters.tfserving.body import SIGNATURE, find_signature, ill_formed, inputs_of, parse_object, signature_name
 from adapters.tfserving.errors import NO_SIGNATURE, Unimplemented
+from adapters.tfserving.predictions import no_rows
 from adapters.tfserving.render import declared, expected
 from adapters.tfserving.values import Fault, is_b64, tensor_of
 from gateway.errors import InvalidTensor

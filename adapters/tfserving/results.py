@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from adapters._tensorjson import NonFinite, dump, texts
-from adapters.tfserving.predictions import dump_objects
 from adapters.tfserving.body import find_signature
 from adapters.tfserving.errors import NO_EXAMPLES_SIGNATURE
+from adapters.tfserving.predictions import dump_objects
 from gateway.errors import InvalidTensor
 from gateway.types import ModelMetadata, Signature, Tensor
 

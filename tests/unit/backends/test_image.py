@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from pictures import RGB, Eye, colours, encoded, see, see_array, spec, wrap
+from images import RGB, Eye, colours, encoded, see, see_array, spec, wrap
 
 from backends import image, ort
 from gateway.interfaces import BackendStatus, ModelSource
@@ -60,8 +60,8 @@ def test_grey(shape: tuple[int | None, ...]) -> None:
 def test_flat_squares(length: int, shape: tuple[int, int, int]) -> None:
     """A flat input is a square of grey pixels, or of colours if no square of grey fits."""
     pixels = colours(*shape)
-    picture = encoded(pixels[:, :, 0] if shape[2] == 1 else pixels)
-    assert see(spec(None, length), picture).tolist() == [pixels.ravel().tolist()]
+    image = encoded(pixels[:, :, 0] if shape[2] == 1 else pixels)
+    assert see(spec(None, length), image).tolist() == [pixels.ravel().tolist()]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "float64", "int32", "bfloat16"])
@@ -94,10 +94,10 @@ def test_rounding_to_integers(config: dict[str, Any], expected: list[int]) -> No
 
 def test_metadata() -> None:
     """Every signature says which of its inputs takes images, and nothing else changes."""
-    inner = Eye(spec(None, 2, 3, 3), renamed={"picture": spec(None, 2, 3, 3)}, without={})
+    inner = Eye(spec(None, 2, 3, 3), renamed={"image": spec(None, 2, 3, 3)}, without={})
     signatures = wrap(inner).metadata.signatures
     assert signatures["serving_default"].inputs["x"] == msgspec.structs.replace(spec(None, 2, 3, 3), media="image")
-    assert signatures["renamed"].inputs["picture"].media == "image"
+    assert signatures["renamed"].inputs["image"].media == "image"
     assert signatures["without"] == inner.metadata.signatures["without"]
 
 
@@ -108,7 +108,7 @@ def test_numbers_pass_untouched() -> None:
 
 
 @pytest.mark.parametrize("size", [20, 300])
-def test_large_pictures_leave_the_loop(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_images_leave_the_loop(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Decoding and resizing what takes long happens on a thread, what takes short does not."""
     calls: list[Callable[..., Any]] = []
     to_thread = asyncio.to_thread

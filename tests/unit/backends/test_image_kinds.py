@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pictures import RGB, colours, encoded, see, see_array, spec
+from images import RGB, colours, encoded, see, see_array, spec
 from PIL import Image
 
 
-def test_several_pictures_at_once() -> None:
+def test_several_images_at_once() -> None:
     """Rows come in the order of the items, PNG beside JPEG."""
     seen = see(spec(None, 2, 3, 3), encoded(RGB), encoded(np.full((2, 3, 3), 200, np.uint8), "JPEG"))
     assert seen[0].tolist() == RGB.tolist()
@@ -18,23 +18,23 @@ def test_several_pictures_at_once() -> None:
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
-def test_a_single_picture(shape: tuple[int, ...]) -> None:
+def test_a_single_image(shape: tuple[int, ...]) -> None:
     """One image may come alone, in a list, or as a column."""
     array = np.full(shape, encoded(RGB), object)
     assert see_array(spec(None, 2, 3, 3), array).tolist() == [RGB.tolist()]
 
 
-def test_no_picture() -> None:
+def test_no_image() -> None:
     """An empty list is an empty batch."""
     assert see(spec(None, 2, 3, 3)).shape == (0, 2, 3, 3)
 
 
 def palette(transparent: bool) -> bytes:
     """Red and blue by palette; red transparent if so wished."""
-    picture = Image.new("P", (2, 1))
-    picture.putpalette([255, 0, 0, 0, 0, 255])
-    picture.putdata([0, 1])
-    return encoded(picture, **({"transparency": 0} if transparent else {}))
+    image = Image.new("P", (2, 1))
+    image.putpalette([255, 0, 0, 0, 0, 255])
+    image.putdata([0, 1])
+    return encoded(image, **({"transparency": 0} if transparent else {}))
 
 
 def sixteen_bits() -> bytes:
@@ -86,7 +86,7 @@ def test_cmyk() -> None:
 
 
 def test_orientation() -> None:
-    """A picture that says it lies on its side is stood up."""
+    """A image that says it lies on its side is stood up."""
     exif = Image.Exif()
     exif[0x0112] = 6
     seen = see(spec(None, None, None, 3), encoded(RGB, exif=exif))
@@ -94,7 +94,7 @@ def test_orientation() -> None:
 
 
 def test_a_broken_orientation_is_ignored() -> None:
-    """Nonsense in the EXIF data does not cost the picture."""
+    """Nonsense in the EXIF data does not cost the image."""
     assert see(spec(None, None, None, 3), encoded(RGB, exif=b"Exif\0\0nonsense")).tolist() == [RGB.tolist()]
 
 
@@ -110,14 +110,14 @@ WIDE = np.concatenate([np.full((2, 2), 10), np.full((2, 4), 100), np.full((2, 2)
     ],
 )
 def test_fits(config: dict[str, Any], expected: list[list[int]]) -> None:
-    """A picture of other proportions is stretched, cropped or padded to the model's size."""
+    """A image of other proportions is stretched, cropped or padded to the model's size."""
     assert see(spec(None, 4, 4), encoded(WIDE), layout="nhw", resize="box", **config)[0].tolist() == expected
 
 
 @pytest.mark.parametrize("fit", ["stretch", "crop", "pad"])
 @pytest.mark.parametrize("size", [(1, 500), (500, 1)])
 def test_extreme_proportions(fit: str, size: tuple[int, int]) -> None:
-    """A line of pixels is a picture too."""
+    """A line of pixels is a image too."""
     assert see(spec(None, 4, 4), encoded(np.zeros(size, np.uint8)), layout="nhw", fit=fit).shape == (1, 4, 4)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pictures import RGB, Eye, colours, encoded, see, see_array, spec, wrap
+from images import RGB, Eye, colours, encoded, see, see_array, spec, wrap
 
 from gateway.errors import InvalidTensor, LoadFailed
 from gateway.types import TensorSpec
@@ -36,7 +36,7 @@ def damaged_pixels() -> bytes:
         (3, "is int, but an image is binary"),
     ],
 )
-def test_what_is_no_picture(item: Any, said: str) -> None:
+def test_what_is_no_image(item: Any, said: str) -> None:
     """The item and its fault are named; other formats and cut files are refused."""
     with pytest.raises(InvalidTensor) as caught:
         see(spec(None, 2, 3, 3), encoded(RGB), item)
@@ -74,20 +74,20 @@ def test_budgets(config: dict[str, Any], count: int, said: str) -> None:
     assert str(caught.value).startswith(said)
 
 
-def test_pictures_of_different_sizes() -> None:
+def test_images_of_different_sizes() -> None:
     """Without a size they cannot be one tensor."""
     with pytest.raises(InvalidTensor, match='input "x": item 1 differs in size from item 0, and no size is set'):
         see(spec(None, None, None, 3), encoded(RGB), encoded(colours(3, 3)))
 
 
-def test_more_pictures_than_the_model_takes() -> None:
+def test_more_images_than_the_model_takes() -> None:
     """A model without a batch takes one image."""
     with pytest.raises(InvalidTensor, match='input "x": 2 images; the model takes one'):
         see(spec(2, 3, 3), *[encoded(RGB)] * 2, layout="nhwc")
 
 
 @pytest.mark.parametrize("shape", [(2, 2), (1, 1, 1)])
-def test_pictures_in_a_matrix(shape: tuple[int, ...]) -> None:
+def test_images_in_a_matrix(shape: tuple[int, ...]) -> None:
     """Images come one a row."""
     with pytest.raises(InvalidTensor, match="images come as a list, one a row, not as shape"):
         see_array(spec(None, 2, 3, 3), np.full(shape, encoded(RGB), object))

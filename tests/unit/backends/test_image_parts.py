@@ -1,4 +1,4 @@
-"""What of a picture's file is read at all."""
+"""What of a image's file is read at all."""
 
 import io
 import struct
@@ -7,13 +7,13 @@ from time import perf_counter
 
 import numpy as np
 import pytest
-from pictures import RGB, colours, encoded, see, spec
+from images import RGB, colours, encoded, see, spec
 from PIL import Image
 
-from backends._picture_parts import MOST_SCANS, PartsError, lean
+from backends._image_parts import MOST_SCANS, PartsError, lean
 from gateway.errors import InvalidTensor
 
-PICTURE = spec(None, None, None, 3)
+ANY_SIZE = spec(None, None, None, 3)
 
 
 def chunk(kind: bytes, data: bytes = b"") -> bytes:
@@ -58,14 +58,14 @@ FRAMES = [chunk(b"acTL", struct.pack(">2I", 9, 0)), *[chunk(b"fdAT", bytes(40))]
 def test_what_does_not_show_is_left_out(full: bytes, plain: bytes) -> None:
     """Texts, animations, comments, profiles and filling go, and the pixels are the same."""
     assert lean(full) == lean(plain)
-    assert np.array_equal(see(PICTURE, full), see(PICTURE, plain))
+    assert np.array_equal(see(ANY_SIZE, full), see(ANY_SIZE, plain))
 
 
 def test_packed_texts_cost_nothing() -> None:
     """60 MB of text in 60 KB are not unpacked."""
     bomb = png(*TEXTS)
     started = perf_counter()
-    see(PICTURE, *[bomb] * 20)
+    see(ANY_SIZE, *[bomb] * 20)
     assert perf_counter() - started < 2
 
 
@@ -81,16 +81,16 @@ def test_packed_texts_cost_nothing() -> None:
     ],
 )
 def test_a_file_of_too_many_parts_is_refused(item: bytes, said: str) -> None:
-    """Each part, and each scan over the picture, costs time."""
+    """Each part, and each scan over the image, costs time."""
     with pytest.raises(PartsError, match=said):
         lean(item)
     with pytest.raises(InvalidTensor, match=f"item 0 is {said}"):
-        see(PICTURE, item)
+        see(ANY_SIZE, item)
 
 
-def test_a_progressive_picture_is_welcome() -> None:
+def test_a_progressive_image_is_welcome() -> None:
     """Its usual scans are all decoded, and a hundred are not too many."""
     kept = io.BytesIO()
     Image.fromarray(colours(64, 64)).save(kept, "JPEG", progressive=True)
-    assert see(PICTURE, kept.getvalue()).tolist() == [np.asarray(Image.open(kept)).tolist()]
-    assert see(PICTURE, progressive(MOST_SCANS)).shape == (1, 64, 64, 3)
+    assert see(ANY_SIZE, kept.getvalue()).tolist() == [np.asarray(Image.open(kept)).tolist()]
+    assert see(ANY_SIZE, progressive(MOST_SCANS)).shape == (1, 64, 64, 3)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 MOST_PARTS = 65_536
 MOST_SCANS = 100
-"""Of a progressive JPEG, which has about ten. Each is a pass over all of the picture's coefficients."""
+"""Of a progressive JPEG, which has about ten. Each is a pass over all of the image's coefficients."""
 
 PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
 JPEG_MAGIC = b"\xff\xd8\xff"
@@ -21,7 +21,7 @@ _SOS = 0xDA
 _BARE = frozenset((0x00, 0x01, *range(0xD0, 0xD9)))
 """Markers that no length follows."""
 _SPOKEN = frozenset((0xFE, *(0xE0 + kind for kind in range(16) if kind not in (0, 1, 14))))
-"""Comments, and what applications add; all but JFIF's, Exif's and Adobe's own, which tell how to see the picture."""
+"""Comments, and what applications add; all but JFIF's, Exif's and Adobe's own, which tell how to see the image."""
 _FILL = re.compile(rb"\xff*+")
 
 

@@ -15,7 +15,7 @@ from PIL.ImageFile import ImageFile
 from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
 
-from backends._picture_parts import JPEG_MAGIC, PNG_MAGIC, PartsError, lean
+from backends._image_parts import JPEG_MAGIC, PNG_MAGIC, PartsError, lean
 from gateway.types import Tensor
 
 Resize = Literal["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"]
@@ -35,7 +35,7 @@ _RESAMPLING = {
 _FORMATS = ((PNG_MAGIC, PngImageFile), (JPEG_MAGIC, JpegImageFile))
 
 
-class PictureError(Exception):
+class ImageError(Exception):
     """Why bytes are no usable image; the text completes "item 3 is ..."."""
 
 
@@ -51,17 +51,17 @@ class Frame(Struct, frozen=True):
 
 
 def header(data: bytes) -> ImageFile:
-    """The image with its size known and its pixels not yet decoded. Raises PictureError."""
+    """The image with its size known and its pixels not yet decoded. Raises ImageError."""
     for magic, kind in _FORMATS:
         if data.startswith(magic):
             try:
                 return kind(io.BytesIO(lean(data)))
             except PartsError as error:
-                raise PictureError(str(error)) from None
+                raise ImageError(str(error)) from None
             except Exception:
                 # Pillow raises whatever its parsers stumble over: SyntaxError, OSError, ValueError, struct.error ...
-                raise PictureError("damaged or cut short") from None
-    raise PictureError("neither a PNG nor a JPEG image")
+                raise ImageError("damaged or cut short") from None
+    raise ImageError("neither a PNG nor a JPEG image")
 
 
 def count_pixels(images: Iterable[ImageFile], frame: Frame) -> int:
@@ -71,12 +71,12 @@ def count_pixels(images: Iterable[ImageFile], frame: Frame) -> int:
 
 
 def pixels(image: ImageFile, frame: Frame) -> Tensor:
-    """The decoded image as uint8. Shapes: [height, width, channels]. Raises PictureError."""
+    """The decoded image as uint8. Shapes: [height, width, channels]. Raises ImageError."""
     try:
         image.load()
         fitted = _fitted(_coloured(_upright(image), frame), frame)
     except Exception:
-        raise PictureError("damaged or cut short") from None
+        raise ImageError("damaged or cut short") from None
     array = np.asarray(fitted)
     return array if array.ndim == 3 else array[:, :, np.newaxis]
 

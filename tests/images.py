@@ -14,7 +14,7 @@ from backends import image
 from gateway.interfaces import Backend, BackendStatus, ModelSource
 from gateway.types import InferenceRequest, InferenceResponse, ModelMetadata, Signature, TensorSpec
 
-SOURCE = ModelSource("pictures", 1, Path(), Path())
+SOURCE = ModelSource("images", 1, Path(), Path())
 
 
 class Eye:
@@ -23,7 +23,7 @@ class Eye:
     def __init__(self, *specs: TensorSpec, **renamed: dict[str, TensorSpec]) -> None:
         inputs = {"serving_default": {spec.name: spec for spec in specs}, **renamed}
         signatures = {name: Signature(name, "predict", taken, {}) for name, taken in inputs.items()}
-        self.metadata = ModelMetadata("pictures", 1, "eye", signatures)
+        self.metadata = ModelMetadata("images", 1, "eye", signatures)
         self.status = BackendStatus("eye")
         self.closed: list[str] = []
 
@@ -66,9 +66,9 @@ def see_array(declared: TensorSpec, array: np.ndarray, **config: Any) -> np.ndar
 
 def encoded(pixels: Any, format: str = "PNG", mode: str | None = None, **options: Any) -> bytes:
     """Those pixels as a file. Shapes: [height, width] or [height, width, channels]."""
-    picture = pixels if isinstance(pixels, Image.Image) else Image.fromarray(np.asarray(pixels))
+    image = pixels if isinstance(pixels, Image.Image) else Image.fromarray(np.asarray(pixels))
     file = io.BytesIO()
-    (picture.convert(mode) if mode else picture).save(file, format, **options)
+    (image.convert(mode) if mode else image).save(file, format, **options)
     return file.getvalue()
 
 
