@@ -38,7 +38,7 @@ class AccessLog:
 
     def __init__(self, out: BinaryIO | None = None) -> None:
         self._out = out or sys.stderr.buffer
-        self._lines: list[AccessLine] = []
+        self._lines: list[bytes] = []
         self._dropped = 0
         self._encoder = msgspec.json.Encoder()
 
@@ -47,13 +47,13 @@ class AccessLog:
         if len(self._lines) >= self._MOST:
             self._dropped += 1
             return
-        self._lines.append(
-            AccessLine(
-                datetime.now(UTC), trace.id, trace.peer, trace.method, trace.path[:256], trace.status,
-                round(trace.seconds * 1e3, 3), trace.bytes_in, trace.bytes_out,
-                trace.protocol, trace.service, trace.operation, trace.version,
-            )
+        line = AccessLine(
+            datetime.now(UTC), trace.id, trace.peer, trace.method, trace.path[:256], trace.status,
+            int(trace.seconds * 1e6) / 1e3, trace.bytes_in, trace.bytes_out,
+            trace.protocol, trace.service, trace.operation, trace.version,
         )  # fmt: skip
+        # PERF: 1 us here; left to the thread, it would keep the event loop from the interpreter for milliseconds.
+        self._lines.append(self._encoder.encode(line))
 
     async def run(self) -> None:
         """Write what gathers, until cancelled; then write the rest."""
@@ -67,9 +67,9 @@ class AccessLog:
             self._write(self._lines)
             self._lines = []
 
-    def _write(self, lines: list[AccessLine]) -> None:
+    def _write(self, lines: list[bytes]) -> None:
         if self._dropped:
             dropped, self._dropped = self._dropped, 0
             self._out.write(b'{"dropped_lines":%d}\n' % dropped)
-        self._out.write(b"".join(self._encoder.encode(line) + b"\n" for line in lines))
+        self._out.write(b"\n".join([*lines, b""]))
         self._out.flush()

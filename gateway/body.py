@@ -2,7 +2,7 @@
 
 import asyncio
 import zlib
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Generator, MutableMapping
 from typing import Any
 
 from gateway.config import LimitsConfig
@@ -23,6 +23,21 @@ _MOST_MEMBERS = 16_384
 
 class ClientGone(Exception):
     """The client hung up before it had sent all of its request; there is nobody to answer."""
+
+
+class _Begun:
+    """A coroutine that has been run up to its first wait."""
+
+    def __init__(self, rest: Generator[Any, None, bytes], waits_for: Any) -> None:
+        self._rest = rest
+        self._waits_for = waits_for
+
+    def __await__(self) -> Generator[Any, None, bytes]:
+        try:
+            yield self._waits_for
+        except BaseException as error:
+            yield self._rest.throw(error)
+        return (yield from self._rest)
 
 
 class Body:
@@ -56,7 +71,7 @@ class Body:
     async def read(self, call: Call, *, ignores_unknown_codings: bool) -> bytes:
         """All of it, decoded. Raises BodyTooLarge, BodyTimeout, UnsupportedMedia, MalformedBody or ClientGone."""
         gzipped = _is_gzip(call, ignores_unknown_codings)
-        body = await self._gather()
+        body = await self._in_time()
         self.complete = True
         self.sent = body
         if not gzipped:
@@ -77,21 +92,31 @@ class Body:
         except TimeoutError:
             return
 
+    async def _in_time(self) -> bytes:
+        # PERF: a timer costs 7 us, and the body is mostly here already: only if there is a wait is there a timer.
+        gathering = self._gather().__await__()
+        try:
+            waits_for = next(gathering)
+        except StopIteration as done:
+            body: bytes = done.value
+            return body
+        try:
+            async with asyncio.timeout(self._limits.body_seconds):
+                return await _Begun(gathering, waits_for)
+        except TimeoutError:
+            raise self._too_late() from None
+
     async def _gather(self) -> bytes:
         chunks: list[bytes] = []
         more = True
-        try:
-            async with asyncio.timeout(self._limits.body_seconds):
-                while more:
-                    message = await self._receive()
-                    if message["type"] != "http.request":
-                        raise ClientGone
-                    chunks.append(self._grown(message))
-                    if len(chunks) > self._limits.body_chunks:
-                        raise BodyTooLarge(f"the body came in more than {self._limits.body_chunks} chunks")
-                    more = message.get("more_body", False)
-        except TimeoutError:
-            raise self._too_late() from None
+        while more:
+            message = await self._receive()
+            if message["type"] != "http.request":
+                raise ClientGone
+            chunks.append(self._grown(message))
+            if len(chunks) > self._limits.body_chunks:
+                raise BodyTooLarge(f"the body came in more than {self._limits.body_chunks} chunks")
+            more = message.get("more_body", False)
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
     def _grown(self, message: Message) -> bytes:

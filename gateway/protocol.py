@@ -5,11 +5,14 @@ import contextlib
 import socket
 from collections.abc import Iterator
 from http import HTTPStatus
+from typing import cast
 
 import httptools
 import msgspec
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from gateway.cycle import Cycle
 
 HEAD_BYTES = 64 * 1024
 HEAD_HEADERS = 200
@@ -150,7 +153,11 @@ class Protocol(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._resuming:
-            super().on_header(name, value)
+            # PERF: as uvicorn does it, without the 1 us of asking it to for each of half a dozen headers.
+            name = name.lower()
+            if name == b"expect" and value.lower() == b"100-continue":
+                self.expect_100_continue = True
+            self.headers.append((name, value))
             self._grow(len(name) + len(value))
 
     def on_headers_complete(self) -> None:
@@ -158,9 +165,14 @@ class Protocol(HttpToolsProtocol):
             self._in_head = False
             self._stop_head_timer()
             super().on_headers_complete()
+            Cycle.adopt(self.cycle)
             self._unused = False
             if self._last_request:
                 self.cycle.keep_alive = False
+
+    def on_body(self, body: bytes) -> None:
+        if not self.cycle.response_complete:
+            cast(Cycle, self.cycle).grow(body)
 
     def on_message_complete(self) -> None:
         if not self.parser.should_upgrade():

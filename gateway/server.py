@@ -139,6 +139,7 @@ async def serve(assembly: Assembly, sock: socket.socket, started: Callable[[], A
             lifespan="off",
             log_config=None,
             access_log=False,
+            proxy_headers=False,
             server_header=False,
             timeout_graceful_shutdown=round(config.drain_seconds),
         )

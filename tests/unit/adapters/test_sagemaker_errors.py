@@ -23,6 +23,7 @@ RUNTIME = {
     "Overloaded": (503, "ServiceUnavailable"),
     "RateLimited": (429, "ThrottlingException"),
     "NotReady": (429, "ModelNotReadyException"),
+    "ModelNotReady": (429, "ModelNotReadyException"),
 }
 """Error class to status and name below /endpoints/; every other is a ModelError. The page has the same table."""
 
