@@ -137,7 +137,7 @@ def _banner(assembly: Assembly, port: int) -> Iterable[str]:
 
 
 def _table(models: Sequence[VersionSummary]) -> Iterable[str]:
-    """One line a version, columns aligned."""
+    """One line a version, columns aligned; signatures after the first have lines of their own."""
     rows = [("MODEL", "VERSION", "STATE", "RUNS ON", "LOADED IN", "SIGNATURES")]
     rows += [
         (
@@ -146,15 +146,18 @@ def _table(models: Sequence[VersionSummary]) -> Iterable[str]:
             one.state,
             one.provider or "-",
             f"{one.load_seconds * 1e3:.0f} ms" if one.provider else "-",
-            ", ".join(one.signatures) or "-",
+            one.signatures[0] if one.signatures else "-",
         )
         for one in models
     ]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    column = " " * sum(width + 2 for width in widths[:-1])
     for row, one in zip(rows, [None, *models], strict=True):
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        if one is not None and one.error:
-            yield f"    {one.error}"
+        if one is not None:
+            yield from (f"{column}{signature}" for signature in one.signatures[1:])
+            if one.error:
+                yield f"    {one.error}"
 
 
 def _check(options: argparse.Namespace) -> int:

@@ -14,7 +14,7 @@ from gateway.interfaces import Device
 from gateway.lifecycle import Book, Loaded
 from gateway.loading import load_version, shown
 from gateway.repository import ModelFolder, Scan, VersionFolder, scan, settle
-from gateway.summary import VersionSummary
+from gateway.summary import VersionSummary, written
 from gateway.types import ModelStatus
 
 DRAIN_SECONDS = 60.0
@@ -356,7 +356,7 @@ def _summaries(model: LoadedModel) -> Iterator[VersionSummary]:
             note=where.note if where else "",
             fallbacks=where.fallbacks if where else 0,
             load_seconds=loaded.load_seconds if loaded else 0.0,
-            signatures=tuple(loaded.metadata.signatures) if loaded else (),
+            signatures=tuple(map(written, loaded.metadata.signatures.values())) if loaded else (),
             labels=tuple(label for label, number in model.labels.items() if number == told.version),
             error=told.error,
         )

@@ -3,7 +3,10 @@
 import json
 
 import httpx
+import pytest
 from live import LiveGateway
+
+from gateway.cli import main
 
 BODY = {"inputs": {"a": [1], "b": [2]}}
 
@@ -20,6 +23,18 @@ def test_status_lists_every_version(live: LiveGateway) -> None:
     assert page["ready"] is True
     found = {(one["name"], one["version"], one["state"]) for one in page["models"]}
     assert found == {("one", 1, "AVAILABLE"), ("two", 1, "AVAILABLE"), ("three", 1, "AVAILABLE")}
+
+
+def test_the_command_lists_what_the_running_gateway_serves(
+    live: LiveGateway, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A line a version, signatures and all, as where the models are loaded for the command."""
+    assert main(["models", "--url", live.url]) == 0
+    head, *lines = capsys.readouterr().out.splitlines()
+    page = httpx.get(f"{live.url}/statusz").json()
+    shown = [line[head.index("SIGNATURES") :] for line in lines]
+    assert shown == [signature for one in page["models"] for signature in one["signatures"]]
+    assert shown[0].startswith("serving_default(")
 
 
 def test_a_request_id_is_taken_or_made(live: LiveGateway) -> None:

@@ -110,6 +110,17 @@ def test_models_loads_and_lists(models: Path, capsys: pytest.CaptureFixture[str]
     out = capsys.readouterr().out
     assert "echo" in out
     assert "AVAILABLE" in out
+    assert "serving_default(x float32[...] -> x float32[...])" in out
+
+
+def test_each_signature_has_a_line(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One under the other, in their own column."""
+    (models / "echo" / "model.toml").write_text(f"{ECHO}[signatures.a]\n[signatures.b]\n")
+    assert main(["models", "--models", str(models)]) == 0
+    head, first, second = capsys.readouterr().out.splitlines()
+    column = head.index("SIGNATURES")
+    assert first[column:] == "a(x float32[...] -> x float32[...])"
+    assert second == " " * column + "b(x float32[...] -> x float32[...])"
 
 
 def test_models_fails_when_a_model_does_not_load(models: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -36,7 +36,7 @@ async def test_start(scene: Scene) -> None:
         note="CUDA is not here",
         fallbacks=1,
         load_seconds=summary.load_seconds,
-        signatures=("serving_default",),
+        signatures=("serving_default(none -> none)",),
         labels=("stable",),
     )
     assert expected == summary
