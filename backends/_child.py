@@ -14,6 +14,7 @@ import select
 import signal
 import socket
 import sys
+import time
 import traceback
 from collections import deque
 from collections.abc import Iterator
@@ -25,6 +26,8 @@ from _payloads import Refused
 
 PR_SET_PDEATHSIG = 1
 PAGE = resource.getpagesize()
+LOOK_SECONDS = 0.001
+"""PERF: how long frames that are there need not be looked for again; a look costs as much as a short call."""
 HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
@@ -58,11 +61,15 @@ class Line:
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
         self._reader = Reader()
+        self._looked = 0.0
 
     def frames(self, wait: bool) -> list[Frame]:
         """What has come; with `wait`, at least one frame. Raises EOFError once the gateway is gone."""
         found: list[Frame] = []
+        if not wait and time.monotonic() - self._looked < LOOK_SECONDS:
+            return found
         while True:
+            self._looked = time.monotonic()
             if not (wait and not found) and not select.select([self._socket], [], [], 0)[0]:
                 return found
             count = self._socket.recv_into(self._reader.space())

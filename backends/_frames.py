@@ -173,7 +173,7 @@ class Reader:
 def _read(whole: memoryview) -> Frame:
     kind, length, _ = PRELUDE.unpack_from(whole, 0)
     start = PRELUDE.size + length
-    header = json.loads(bytes(whole[PRELUDE.size : start]))
+    header = _decode(str(whole[PRELUDE.size : start], "ascii"))[0]
     payload = whole[start:]
     tensors: dict[str, np.ndarray] = {}
     at = 0
@@ -181,6 +181,9 @@ def _read(whole: memoryview) -> Frame:
         tensors[declared["name"]], used = _tensor(declared, payload[at:])
         at += used + -used % ALIGNMENT
     return Frame(kind, header, tensors)
+
+
+_decode = json.JSONDecoder().raw_decode
 
 
 def _tensor(declared: dict[str, Any], payload: memoryview) -> tuple[np.ndarray, int]:

@@ -61,8 +61,8 @@ class Pool:
         self._closing = False
         self._trouble = ""
         """Why no worker could be started, since the last one was ready."""
-        # With one worker, the next call is there when it has answered; several had better share what waits.
-        self._depth = 2 if settings.replicas == 1 else 1
+        # PERF: with one worker, the next calls are there when it has answered; several had better share what waits.
+        self._depth = 4 if settings.replicas == 1 else 1
 
     @property
     def name(self) -> str:
@@ -159,7 +159,9 @@ class Pool:
         """The worker with the fewest calls, if it may have another."""
         best, least = None, self._depth
         for worker, jobs in self._ready.items():
-            fresh = sum(not job.begun for job in jobs.values())
+            fresh = len(jobs)
+            if fresh >= self._depth:
+                fresh = sum(not job.begun for job in jobs.values())
             if fresh < least and len(jobs) < STREAMS_AT_ONCE:
                 best, least = worker, fresh
         return best
