@@ -6,6 +6,7 @@ GatewayError
     MethodNotAllowed          the path exists, with other methods
     MalformedBody             not the protocol's grammar
     InvalidTensor             well formed, but not what the signature takes
+      ContextTooLong          more tokens than a language model takes
     UnsupportedMedia          a content type or coding nobody here reads
     NotAcceptable             no offered form is acceptable
     BodyTooLarge              over a limit on bytes, elements or chunks
@@ -66,6 +67,10 @@ class MalformedBody(RequestError):
 
 class InvalidTensor(RequestError):
     """Well formed, but not a tensor that the signature takes."""
+
+
+class ContextTooLong(InvalidTensor):
+    """A text has more tokens than the language model takes."""
 
 
 class UnsupportedMedia(RequestError):
