@@ -69,6 +69,8 @@ class Infer(Operation, frozen=True, kw_only=True):
 
     decode: Callable[[Call, Target, ModelMetadata], InferenceRequest | Reply]
     """A reply is an answer that this model needs no run for."""
+    decode_quickly: Callable[[Call, Target, ModelMetadata], InferenceRequest | None] | None = None
+    """The common case of `decode` at full speed; None for a body that takes long, which is then read on a thread."""
     encode: Callable[[InferenceResponse, InferenceRequest, Call], Reply]
     stream: Callable[[AsyncIterator[InferenceResponse], InferenceRequest, Call], Reply] | None = None
     """Encodes the parts when `request.stream` is set; failures after the first part are the reply's own business."""

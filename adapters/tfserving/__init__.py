@@ -73,6 +73,7 @@ class TFServing:
                 pattern=re.compile(f"{_MODELS}(?:{_NAME})?{_PIN}:{verb}"),
                 target=_target,
                 decode=decode,
+                decode_quickly=self._predict_quickly if verb == "predict" else None,
                 encode=encode,
                 check_body=check_body,
             )
@@ -118,6 +119,9 @@ class TFServing:
 
     def _predict(self, call: Call, target: Target, metadata: ModelMetadata) -> InferenceRequest:
         return predict.decode(call.body, metadata, self._limits)
+
+    def _predict_quickly(self, call: Call, target: Target, metadata: ModelMetadata) -> InferenceRequest | None:
+        return predict.decode_quickly(call.body, metadata, self._limits)
 
     def _check_predict(self, call: Call) -> None:
         parse_object(call.body, self._limits)

@@ -31,11 +31,16 @@ COLUMN: Format = "inputs"
 
 def decode(body: bytes, metadata: ModelMetadata, limits: DecodeLimits) -> InferenceRequest:
     """The request that the body makes of this model."""
+    return decode_quickly(body, metadata, limits) or _read_exactly(body, metadata, limits)
+
+
+def decode_quickly(body: bytes, metadata: ModelMetadata, limits: DecodeLimits) -> InferenceRequest | None:
+    """The request, if the body holds nothing but rectangles of plain numbers."""
     _tensorjson.check_size(body, limits.elements)
     request = _tensorjson.borrow(body, partial(_read_numbers, body, metadata))
-    if request is None:
-        return _read_exactly(body, metadata, limits)
-    if len(body) > limits.elements and sum(tensor.size for tensor in request.inputs.values()) > limits.elements:
+    if request is None or len(body) <= limits.elements:
+        return request
+    if sum(tensor.size for tensor in request.inputs.values()) > limits.elements:
         raise _tensorjson.too_many(limits.elements)
     return request
 
