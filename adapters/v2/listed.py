@@ -54,7 +54,8 @@ def _is_rectangle(array: Any, shape: tuple[int, ...]) -> bool:
 def read_exactly(value: Any, declared: Declared, content_type: Any = None) -> Tensor:
     """The tensor that any parsed JSON value is. Raises InvalidTensor."""
     items = _items(value, declared)
-    if declared.datatype == BYTES and content_type == BASE64:
+    # A picture is never text, so its strings are base64 whether or not they say so.
+    if declared.datatype == BYTES and (content_type == BASE64 or declared.spec.media == "image"):
         items = [_decoded(item, declared) for item in items]
     if declared.datatype == BYTES and not is_unicode([item for item in items if isinstance(item, str)]):
         raise declared.misfit("a string is not Unicode")

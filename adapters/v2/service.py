@@ -24,6 +24,11 @@ from gateway.interfaces import Answer, DecodeLimits, Describe, Index, Infer, Man
 from gateway.types import Call, InferenceRequest, InferenceResponse, ModelMetadata, ModelStatus, Reply, Target
 
 PREFIX = "/inference.GRPCInferenceService/"
+HEALTH = "/grpc.health.v1.Health/Check"
+"""gRPC's own health check, which probes of Kubernetes and load balancers call."""
+
+_SERVING, _NOT_SERVING = b"\x08\x01", b"\x08\x02"
+"""HealthCheckResponse with its only field, `status`."""
 
 
 def routes(limits: DecodeLimits) -> Iterable[Operation]:
@@ -31,6 +36,7 @@ def routes(limits: DecodeLimits) -> Iterable[Operation]:
     yield Answer(method=GRPC, path=f"{PREFIX}ServerLive", reply=_live)
     yield Ready(method=GRPC, path=f"{PREFIX}ServerReady", encode=_ready)
     yield Answer(method=GRPC, path=f"{PREFIX}ServerMetadata", reply=_server)
+    yield Ready(method=GRPC, path=HEALTH, encode=_health)
     yield Status(
         method=GRPC, path=f"{PREFIX}ModelReady", target=partial(_named_in, ModelReadyRequest), encode=_model_ready
     )
@@ -82,6 +88,10 @@ def _live(call: Call) -> Reply:
 
 def _ready(ready: bool, call: Call) -> Reply:
     return messages.reply(ServerReadyResponse(ready=ready))
+
+
+def _health(ready: bool, call: Call) -> Reply:
+    return Reply(_SERVING if ready else _NOT_SERVING, media_type="application/grpc")
 
 
 def _server(call: Call) -> Reply:

@@ -221,6 +221,12 @@ def test_unknown_method(stub: Stub) -> None:
     assert stub.refused("ModelStreamInfer")[0] == "UNIMPLEMENTED"
 
 
+def test_health_check(stub: Stub) -> None:
+    """gRPC's own health check says that the server serves."""
+    check = stub.channel.unary_unary("/grpc.health.v1.Health/Check")
+    assert check(b"", wait_for_ready=True) == b"\x08\x01"
+
+
 def test_not_over_http(live: LiveGateway) -> None:
     """The service's paths are no paths of the HTTP port."""
     assert httpx.post(f"{live.url}/inference.GRPCInferenceService/ServerLive").status_code == 404

@@ -235,6 +235,16 @@ def test_bytes_for_whoever_takes_anything() -> None:
         assert request.inputs["x"].tolist() == [value]
 
 
+def test_picture_is_base64() -> None:
+    """A string for a model that takes pictures is base64, also where it does not say so."""
+    specs = {"x": TensorSpec("x", "float32", (None, 2, 2), "image")}
+    pictures = ModelMetadata("m", 1, "", {"serving_default": Signature("serving_default", "predict", specs, {})})
+    item = {"name": "x", "shape": [1], "datatype": "BYTES", "data": ["iVA="]}
+    assert decoded("infer", {"inputs": [item]}, pictures).inputs["x"].tolist() == [b"\x89P"]
+    with pytest.raises(InvalidTensor, match="not base64"):
+        decoded("infer", {"inputs": [item | {"data": ["?"]}]}, pictures)
+
+
 def test_duplicate_keys() -> None:
     """Of equal keys the last counts, whichever way the body is read."""
     body = b'{"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [1], "data": [2]}], "inputs": []}'
