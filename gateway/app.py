@@ -136,6 +136,7 @@ class Gateway:
             return Response("ready\n", media_type="text/plain")
         waiting = [f"{one.name} {one.version}: {one.error or one.state}" for one in self._models.describe()
                    if one.error or one.state in ("START", "LOADING")]  # fmt: skip
+        waiting += [f"{name}: {problem}" for name, problem in self._models.problems.items()]
         return Response("".join(f"{line}\n" for line in ["not ready", *waiting]), 503, media_type="text/plain")
 
     async def _metrics(self, request: Request) -> Response:

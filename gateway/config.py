@@ -142,21 +142,21 @@ class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """The tables of model.toml that the core reads; `plugins` holds the others, each for the plugin of its name."""
 
     backend: str = "ort"
-    versions: Literal["latest", "all"] | tuple[Positive, ...] = "latest"
+    versions: Literal["latest", "all"] | Annotated[tuple[Positive, ...], Meta(min_length=1)] = "latest"
     labels: dict[Name, Positive] = {}
     signatures: dict[str, SignatureConfig] = {}
     response: ResponseForm = ResponseForm()
     plugins: dict[str, dict[str, Any]] = {}
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """The file's tables; raises ConfigError if it cannot be read or is not TOML."""
+def read_toml(path: Path, name: str) -> dict[str, Any]:
+    """The file's tables; raises ConfigError, which calls it by the name, if it cannot be read or is not TOML."""
     try:
-        return tomllib.loads(path.read_text("utf-8"))
+        return tomllib.loads(path.read_text("utf-8-sig"))
     except OSError as error:
-        raise ConfigError(f"{path.name}: cannot be read: {error.strerror}") from None
+        raise ConfigError(f"{name}: cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path.name}: not TOML: {error}") from None
+        raise ConfigError(f"{name}: not TOML: {error}") from None
 
 
 def convert(value: Any, kind: type[T], where: str) -> T:
@@ -199,22 +199,21 @@ def _culprit(value: Any, kind: type[Any], path: str) -> str:
 
 def load(path: Path) -> Config:
     """The gateway's configuration file."""
-    return convert(read_toml(path), Config, path.name)
+    return convert(read_toml(path, path.name), Config, path.name)
 
 
 def load_model(path: Path) -> ModelConfig:
     """A model.toml; a missing file means every default."""
     if not path.exists():
         return ModelConfig()
-    tables = read_toml(path)
-    own = {name: tables.pop(name) for name in list(tables) if name in ModelConfig.__struct_fields__[:-1]}
-    config = convert(own, ModelConfig, f"{path.parent.name}/{path.name}")
-    for name, table in tables.items():
+    name = f"{path.parent.name}/{path.name}"
+    tables = read_toml(path, name)
+    own = {key: tables.pop(key) for key in list(tables) if key in ModelConfig.__struct_fields__[:-1]}
+    config = convert(own, ModelConfig, name)
+    for key, table in tables.items():
         if not isinstance(table, dict):
             known = ", ".join(ModelConfig.__struct_fields__[:-1])
-            raise ConfigError(
-                f"{path.parent.name}/{path.name}: {name}: unknown key; expected one of {known} or a table"
-            )
+            raise ConfigError(f"{name}: {key}: unknown key; expected one of {known} or a table")
     return msgspec.structs.replace(config, plugins=tables)
 
 

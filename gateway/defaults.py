@@ -15,7 +15,7 @@ Tables = dict[str, Any]
 
 def configured(file: Path | None, models: Sequence[Path] = ()) -> Config:
     """The file's configuration, over what the platform says; `models` replace the models that either names."""
-    own = read_toml(file) if file else {}
+    own = read_toml(file, file.name) if file else {}
     chosen = own.get("gateway", {}).get("protocols", "all") if isinstance(own.get("gateway", {}), dict) else "all"
     tables: Tables = {}
     for name in plugins.names("adapters") if chosen == "all" or not isinstance(chosen, list) else chosen:

@@ -71,6 +71,13 @@ def test_model_toml_keeps_plugin_tables_apart(tmp_path: Path) -> None:
     assert list(loaded.plugins) == ["image", "echo"]
 
 
+def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
+    """Editors on Windows write one."""
+    path = tmp_path / "model.toml"
+    path.write_bytes(b'\xef\xbb\xbfbackend = "echo"')
+    assert config.load_model(path).backend == "echo"
+
+
 def test_a_missing_model_toml_means_defaults(tmp_path: Path) -> None:
     """It is optional."""
     assert config.ModelConfig() == config.load_model(tmp_path / "model.toml")
@@ -83,6 +90,8 @@ def test_a_missing_model_toml_means_defaults(tmp_path: Path) -> None:
             "version = 'latest'",
             "version: unknown key; expected one of backend, versions, labels, signatures, response or a table",
         ),
+        ("versions = []", "versions: Expected `array` of length >= 1"),
+        ("versions = ", "not TOML: "),
         ("versions = [0]", "versions[0]: Expected `int` >= 1"),
         ("[labels]\nstable = 'x'", "labels.stable: Expected `int`"),
         ("[signatures.s]\nmethod = 'x'", "signatures.s.method: Invalid enum value 'x'"),
