@@ -1,0 +1,162 @@
+"""The model's session: a row of keys and values for each slot, past and present in one buffer.
+
+A prompt is read by its own slot alone, in chunks; a decoding step takes the first slots together, each as long as it
+is: the mask says where each ends. Rows that idle between them are computed too, and what they write is overwritten.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from backends import _confine
+from backends._failures import out_of_memory, shown
+from backends._session import Config as SessionConfig
+from backends._session import Model, OnnxRuntime
+from backends.generate.layout import Layout
+from gateway.errors import LoadFailed, OutOfMemory
+
+LOGITS_BYTES = 64 << 20
+"""What a chunk's logits may take: a prompt's chunks are shorter where the vocabulary is large."""
+DEVICE = "cpu"
+
+_DTYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
+
+
+class Decoder(Protocol):
+    """What the scheduler needs of a model."""
+
+    slots: int
+    vocabulary: int
+    length: int
+    """Tokens that a slot holds."""
+    chunk: int
+    """Tokens of a prompt that one run may read."""
+
+    def prefill(self, slot: int, past: int, tokens: Sequence[int]) -> NDArray[np.float32]:
+        """Read more of a slot's prompt. Shapes: [tokens] -> [tokens, vocabulary], valid until the next run."""
+
+    def decode(self, lengths: Sequence[int], tokens: Sequence[int]) -> NDArray[np.float32]:
+        """One more token for each of the first slots. Shapes: [rows] -> [rows, vocabulary], valid until the next."""
+
+    def copy(self, source: int, target: int, length: int) -> None:
+        """Make the target's first `length` tokens those of the source."""
+
+
+class SlotDecoder:
+    """A decoder whose past and present share a buffer, on the CPU."""
+
+    def __init__(self, session: Any, layout: Layout, slots: int, length: int, chunk: int) -> None:
+        self._session, self._names = session, layout.names
+        self.slots, self.length = slots, length
+        self.vocabulary = _vocabulary_size(session, layout)
+        self.chunk = max(1, min(chunk, LOGITS_BYTES // (4 * self.vocabulary)))
+        kinds = {value.name: value.type for value in (*session.get_inputs(), *session.get_outputs())}
+        self._caches: list[tuple[str, str, NDArray[Any]]] = []
+        for layer in range(layout.layers):
+            for part in ("key", "value"):
+                past = layout.names[f"past_{part}_names"] % layer
+                dtype = _dtype(kinds, past)
+                # NOTE: zeros of this size are pages that cost nothing before they are written.
+                cache = np.zeros((slots, layout.kv_heads, length, layout.head_size), dtype)
+                self._caches.append((past, layout.names[f"present_{part}_names"] % layer, cache))
+        self._positions = "position_ids" in kinds
+        self._logits_dtype = _dtype(kinds, layout.names["logits"])
+        rows = max(slots, self.chunk)
+        self._logits = np.empty(rows * self.vocabulary, self._logits_dtype)
+        self._steps = [self._binding(slice(0, rows + 1)) for rows in range(slots)]
+        self._prompts = [self._binding(slice(slot, slot + 1)) for slot in range(slots)]
+
+    def prefill(self, slot: int, past: int, tokens: Sequence[int]) -> NDArray[np.float32]:
+        """Read more of a slot's prompt."""
+        ids = np.array([tokens], np.int64)
+        mask = np.ones((1, past + len(tokens)), np.int64)
+        positions = np.arange(past, past + len(tokens), dtype=np.int64)[None]
+        logits: NDArray[np.float32] = self._run(self._prompts[slot], ids, mask, positions)[0]
+        return logits
+
+    def decode(self, lengths: Sequence[int], tokens: Sequence[int]) -> NDArray[np.float32]:
+        """One more token for each of the first slots."""
+        held = np.array(lengths, np.int64)[:, None]
+        mask = (np.arange(int(held.max()) + 1) <= held).astype(np.int64)
+        return self._run(self._steps[len(tokens) - 1], np.array(tokens, np.int64)[:, None], mask, held)[:, 0]
+
+    def copy(self, source: int, target: int, length: int) -> None:
+        """Make the target's first `length` tokens those of the source."""
+        for _, _, cache in self._caches:
+            cache[target, :, :length] = cache[source, :, :length]
+
+    def _binding(self, rows: slice) -> Any:
+        """PERF: the caches are bound once for all; each would cost 2 us a step."""
+        binding = self._session.io_binding()
+        for past, present, cache in self._caches:
+            part = cache[rows]
+            binding.bind_input(past, DEVICE, 0, part.dtype.type, part.shape, part.ctypes.data)
+            binding.bind_output(present, DEVICE, 0, part.dtype.type, part.shape, part.ctypes.data)
+        return binding
+
+    def _run(
+        self, binding: Any, ids: NDArray[np.int64], mask: NDArray[np.int64], positions: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
+        names = self._names
+        _bind(binding, names["input_ids"], ids)
+        _bind(binding, names["attention_mask"], mask)
+        if self._positions:
+            positions = np.ascontiguousarray(positions)
+            _bind(binding, "position_ids", positions)
+        shape = (*ids.shape, self.vocabulary)
+        binding.bind_output(names["logits"], DEVICE, 0, self._logits_dtype, shape, self._logits.ctypes.data)
+        self._session.run_with_iobinding(binding)
+        logits = self._logits[: ids.size * self.vocabulary].reshape(shape)
+        return logits if logits.dtype == np.float32 else logits.astype(np.float32)
+
+
+def _bind(binding: Any, name: str, array: NDArray[np.int64]) -> None:
+    binding.bind_input(name, DEVICE, 0, np.int64, array.shape, array.ctypes.data)
+
+
+def _dtype(kinds: dict[str, str], name: str) -> Any:
+    if name not in kinds:
+        raise LoadFailed(f"the model has no {name!r}, which its configuration names")
+    if kinds[name] not in _DTYPES:
+        raise LoadFailed(f"{name!r} is {kinds[name]}; float32 and float16 are supported")
+    return _DTYPES[kinds[name]]
+
+
+def _vocabulary_size(session: Any, layout: Layout) -> int:
+    shapes = {value.name: value.shape for value in session.get_outputs()}
+    last = (shapes.get(layout.names["logits"]) or [None])[-1]
+    return last if isinstance(last, int) else layout.vocabulary_size
+
+
+def slot_bytes(layout: Layout, length: int) -> int:
+    """What one slot's keys and values take, as float32."""
+    return 2 * layout.layers * layout.kv_heads * layout.head_size * length * 4
+
+
+def open_decoder(
+    layout: Layout, directory: Path, root: Path, slots: int, length: int, chunk: int, threads: int
+) -> SlotDecoder:
+    """The decoder, its session opened. Raises LoadFailed or OutOfMemory, whose text shows no path."""
+    try:
+        model = onnx.load_model(layout.file, format="protobuf", load_external_data=False)
+    except Exception:
+        raise LoadFailed(f"{layout.file.name} is not an ONNX model, or is damaged or cut short") from None
+    _confine.check_external_data(model, directory, root)
+    if not layout.shared_buffer or not any(node.op_type == "GroupQueryAttention" for node in model.graph.node):
+        raise LoadFailed(
+            "the decoder keeps past and present apart; export it with GroupQueryAttention and a shared buffer, "
+            "as ONNX Runtime GenAI's model builder does"
+        )
+    del model
+    try:
+        session = OnnxRuntime().open(Model(layout.file), SessionConfig(threads=threads), "CPU")
+        return SlotDecoder(session, layout, slots, length, chunk)
+    except LoadFailed:
+        raise
+    except Exception as error:
+        text = f"{layout.file.name}: {shown(error, (directory, root))}"
+        raise (OutOfMemory(text) if out_of_memory(error) else LoadFailed(text)) from error

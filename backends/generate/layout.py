@@ -1,0 +1,129 @@
+"""What lies in a language model's folder: the decoder's shape, its tokenizer and its chat template.
+
+Source: ONNX Runtime GenAI's genai_config.json, and the tokenizer files of the Hugging Face hub.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from backends import _confine
+from gateway.errors import LoadFailed
+
+GENAI_CONFIG = "genai_config.json"
+TOKENIZER = "tokenizer.json"
+TOKENIZER_CONFIG = "tokenizer_config.json"
+TEMPLATE = "chat_template.jinja"
+
+MAX_TEXT_BYTES = 256 << 20
+
+
+class Layout(Struct, frozen=True):
+    """A decoder as its builder left it."""
+
+    file: Path
+    context_length: int
+    bos: int | None
+    eos: frozenset[int]
+    layers: int
+    kv_heads: int
+    head_size: int
+    vocabulary_size: int
+    names: Mapping[str, str]
+    """Of the inputs and outputs, as genai_config.json has them."""
+    shared_buffer: bool
+    """Past and present keys and values may be one buffer."""
+
+
+def read_layout(directory: Path, root: Path) -> Layout:
+    """The layout that genai_config.json tells. Raises LoadFailed."""
+    config = _object(directory, root, GENAI_CONFIG)
+    search = config.get("search") or {}
+    model = config.get("model")
+    decoder = model.get("decoder") if isinstance(model, dict) else None
+    if not isinstance(model, dict) or not isinstance(decoder, dict):
+        raise LoadFailed(f"{GENAI_CONFIG}: it describes no model.decoder")
+    if unfit := sorted(model.keys() & {"vision", "speech", "embedding", "encoder"} | decoder.keys() & {"pipeline"}):
+        raise LoadFailed(f"{GENAI_CONFIG}: {unfit[0]}: only plain text decoders are served")
+    names = {
+        "logits": "logits",
+        "input_ids": "input_ids",
+        "attention_mask": "attention_mask",
+        "past_key_names": "past_key_values.%d.key",
+        "past_value_names": "past_key_values.%d.value",
+        "present_key_names": "present.%d.key",
+        "present_value_names": "present.%d.value",
+    }
+    return Layout(
+        file=_confine.model_file(directory, root, _text(decoder, "filename", "model.onnx")),
+        context_length=_count(model, "context_length"),
+        bos=model["bos_token_id"] if isinstance(model.get("bos_token_id"), int) else None,
+        eos=_tokens(model.get("eos_token_id")),
+        layers=_count(decoder, "num_hidden_layers"),
+        kv_heads=_count(decoder, "num_key_value_heads"),
+        head_size=_count(decoder, "head_size"),
+        vocabulary_size=_count(model, "vocab_size"),
+        names=names | (decoder.get("inputs") or {}) | (decoder.get("outputs") or {}),
+        shared_buffer=bool(search.get("past_present_share_buffer", True)),
+    )
+
+
+def read_text(directory: Path, root: Path, name: str) -> str:
+    """A text file of the folder. Raises LoadFailed."""
+    file = _confine.model_file(directory, root, name)
+    try:
+        if file.stat().st_size > MAX_TEXT_BYTES:
+            raise LoadFailed(f"{name} is larger than {MAX_TEXT_BYTES >> 20} MiB")
+        return file.read_text("utf-8")
+    except UnicodeDecodeError:
+        raise LoadFailed(f"{name} is not UTF-8") from None
+
+
+def read_tokenizer_config(directory: Path, root: Path) -> dict[str, Any]:
+    """The tokenizer's settings; empty where the folder has none."""
+    return _object(directory, root, TOKENIZER_CONFIG) if (directory / TOKENIZER_CONFIG).exists() else {}
+
+
+def read_template(directory: Path, root: Path, tokenizer_config: Mapping[str, Any]) -> str:
+    """The chat template; empty where there is none."""
+    if (directory / TEMPLATE).exists():
+        return read_text(directory, root, TEMPLATE)
+    template = tokenizer_config.get("chat_template") or ""
+    if isinstance(template, list):
+        named = {one.get("name"): one.get("template") for one in template if isinstance(one, dict)}
+        template = named.get("tool_use") or named.get("default") or ""
+    return template if isinstance(template, str) else ""
+
+
+def _object(directory: Path, root: Path, name: str) -> dict[str, Any]:
+    try:
+        value = msgspec.json.decode(read_text(directory, root, name))
+    except msgspec.DecodeError as error:
+        raise LoadFailed(f"{name} is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise LoadFailed(f"{name} is not a JSON object")
+    return value
+
+
+def _count(table: dict[str, Any], key: str) -> int:
+    value = table.get(key)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise LoadFailed(f"{GENAI_CONFIG}: {key} must be a whole number of at least 1")
+    return value
+
+
+def _text(table: dict[str, Any], key: str, default: str) -> str:
+    value = table.get(key, default)
+    if not isinstance(value, str) or not value:
+        raise LoadFailed(f"{GENAI_CONFIG}: {key} must be a file's name")
+    return value
+
+
+def _tokens(value: Any) -> frozenset[int]:
+    tokens = value if isinstance(value, list) else [value]
+    if not tokens or not all(isinstance(token, int) for token in tokens):
+        raise LoadFailed(f"{GENAI_CONFIG}: eos_token_id must be a token or a list of tokens")
+    return frozenset(tokens)
