@@ -174,7 +174,7 @@ async def test_broken_settings_at_start(scene: Scene) -> None:
     scene.put("iris/model.toml", "[")
     await scene.models.start()
     assert list(scene.told()) == ["iris/1"]
-    assert scene.told()["iris/1"].startswith("END: model.toml: not TOML")
+    assert scene.told()["iris/1"].startswith("END: iris/model.toml: not TOML")
     assert not scene.models.ready
     scene.put("iris/model.toml", 'backend = "echo"')
     await scene.settle()
