@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import msgspec
+from sse_starlette import ServerSentEvent
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -23,6 +24,10 @@ Scope = Message
 Send = Callable[[Message], Awaitable[None]]
 
 METRICS_TYPE = "text/plain; version=1.0.0; charset=utf-8"
+
+PING_SECONDS = 15.0
+"""Silence in a stream of events after which proxies and clients are told that it still lives."""
+_PING = ServerSentEvent(comment="ping", sep="\n").encode()
 
 _LINGER_SECONDS = 2.0
 _LINGER_BYTES = 256 << 20
@@ -113,7 +118,7 @@ class Gateway:
     ) -> None:
         """Send the chunks as they come until the client leaves, and close what they come from."""
         start = {"type": "http.response.start", "status": reply.status, "headers": self._headers(reply, trace)}
-        sending = asyncio.ensure_future(_pump(start, chunks, trace, send))
+        sending = asyncio.ensure_future(_Stream(reply, trace, send).pump(start, chunks))
         leaving = asyncio.ensure_future(_gone(receive))
         try:
             await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -152,12 +157,42 @@ class Gateway:
         return Response(msgspec.json.encode(page), media_type="application/json")
 
 
-async def _pump(start: Message, chunks: AsyncIterator[bytes], trace: Trace, send: Send) -> None:
-    await send(start)
-    async for chunk in chunks:
-        trace.bytes_out += len(chunk)
-        await send({"type": "http.response.body", "body": chunk, "more_body": True})
-    await send({"type": "http.response.body", "body": b""})
+class _Stream:
+    """A streamed body on its way; where nothing is said for long, server-sent events carry a comment."""
+
+    def __init__(self, reply: Reply, trace: Trace, send: Send) -> None:
+        self._pings = reply.media_type.startswith("text/event-stream")
+        self._trace = trace
+        self._send = send
+        self._clock = asyncio.get_running_loop().time
+        self._said = self._clock()
+
+    async def pump(self, start: Message, chunks: AsyncIterator[bytes]) -> None:
+        """Send all of it; each chunk of server-sent events is whole ones."""
+        await self._send(start)
+        pinging = asyncio.ensure_future(self._ping()) if self._pings else None
+        try:
+            async for chunk in chunks:
+                await self._say(chunk)
+        finally:
+            if pinging is not None:
+                pinging.cancel()
+                await asyncio.gather(pinging, return_exceptions=True)
+        await self._send({"type": "http.response.body", "body": b""})
+
+    async def _say(self, chunk: bytes) -> None:
+        self._said = self._clock()
+        self._trace.bytes_out += len(chunk)
+        await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
+
+    async def _ping(self) -> None:
+        # PERF: one task a stream that mostly sleeps, not a timer a chunk.
+        while True:
+            silence = self._clock() - self._said
+            if silence >= PING_SECONDS:
+                await self._say(_PING)
+            else:
+                await asyncio.sleep(PING_SECONDS - silence)
 
 
 async def _gone(receive: Receive) -> None:

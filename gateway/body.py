@@ -2,12 +2,14 @@
 
 import asyncio
 import zlib
-from collections.abc import Awaitable, Callable, Generator, MutableMapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine, Generator, MutableMapping
+from typing import Any, TypeVar
 
 from gateway.config import LimitsConfig
 from gateway.errors import BodyTimeout, BodyTooLarge, MalformedBody, UnsupportedMedia
 from gateway.types import Call
+
+R = TypeVar("R")
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -22,7 +24,7 @@ _MOST_MEMBERS = 16_384
 
 
 class ClientGone(Exception):
-    """The client hung up before it had sent all of its request; there is nobody to answer."""
+    """The client hung up before it had its answer; there is nobody to tell."""
 
 
 class _Begun:
@@ -91,6 +93,21 @@ class Body:
                         return
         except TimeoutError:
             return
+
+    async def unless_gone(self, run: Coroutine[Any, Any, R]) -> R:
+        """What a long run gives, once the body is read; it is cancelled if the client leaves. Raises ClientGone."""
+        running = asyncio.ensure_future(run)
+        leaving = asyncio.ensure_future(self._receive())
+        try:
+            await asyncio.wait({running, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            # NOTE: over gRPC nothing is ever received but the message again; there the whole call is cancelled.
+            if not running.done() and leaving.result()["type"] == "http.disconnect":
+                raise ClientGone
+            return await running
+        finally:
+            for task in (running, leaving):
+                task.cancel()
+            await asyncio.gather(running, leaving, return_exceptions=True)
 
     async def _in_time(self) -> bytes:
         # PERF: a timer costs 7 us, and the body is mostly here already: only if there is a wait is there a timer.

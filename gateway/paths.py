@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from urllib.parse import unquote
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gateway.errors import MethodNotAllowed, RouteNotFound
-from gateway.interfaces import Adapter, Operation
+from gateway.interfaces import Adapter, Operation, Status
 from gateway.types import Call
 
 _PREFIX = re.compile(r"/(?:services/(?P<service>[^/]+)|seldon/(?:[^/]+/(?!api/v[01]\.))?(?P<seldon>[^/]+))(?=/)")
@@ -98,6 +99,17 @@ class PathTable:
             if claim > sure:
                 sure, protocol = claim, name
         return (protocol, self._adapters[protocol]) if sure else None
+
+    def speaking(self, route: Route, call: Call) -> Route:
+        """The route, in the dialect of a protocol that claims the call more surely than the one that answers it.
+
+        Two protocols may tell of a model on one path; who asks for one that is not there is told in its own terms.
+        """
+        if isinstance(route.operation, Status):
+            claimant = self.claimant(call)
+            if claimant is not None and claimant[1].claims(call) > route.adapter.claims(call):
+                return replace(route, protocol=claimant[0], adapter=claimant[1])
+        return route
 
     def rows(self) -> list[tuple[str, str, str, str]]:
         """(method, path, protocol, operation) of everything that is served."""

@@ -26,7 +26,7 @@ from gateway.model_control import ModelControl
 from gateway.observe import Observer
 from gateway.offload import Offload
 from gateway.paths import PathTable, Route
-from gateway.routing import Directory, Service
+from gateway.routing import Directory, Service, told
 from gateway.streaming import Chunks, Parts
 from gateway.trace import Trace
 from gateway.types import Call, InferenceRequest, InferenceResponse, Reply, Target
@@ -44,6 +44,7 @@ class Admitted(Struct, frozen=True):
     opened: frozenset[str]
     """The services that its key opens."""
     trace: Trace
+    body: Body
 
 
 class Pipeline:
@@ -87,11 +88,11 @@ class Pipeline:
             call = Call(
                 head.method, route.path, route.params, head.query, head.headers, payload, trace.id, head.deadline
             )
-            return await self._operate(Admitted(route, call, opened, trace))
+            return await self._operate(Admitted(route, call, opened, trace, body))
         except ClientGone:
             raise
         except Exception as error:
-            return _failure(route, call, trace, error)
+            return _failure(self.paths.speaking(route, call), call, trace, error)
 
     def _refuse(self, error: GatewayError, head: Call, trace: Trace) -> Reply:
         claimant = self.paths.claimant(head)
@@ -144,23 +145,25 @@ class Pipeline:
                 raise
             return operation.encode(None, admitted.call, target)
         model = self._directory.model(service)
-        status = None if model is None else replace(model.status, name=target.model or service.name)
+        status = None if model is None else told(model, target.model or service.name, service.aliases)
         return operation.encode(status, admitted.call, target)
 
     async def _infer(self, operation: Infer, admitted: Admitted) -> Reply:
         call = admitted.call
         try:
-            target = operation.target(call)
+            target = await self._offload.run(len(call.body), operation.target, call)
             loaded = self._directory.pick(self._service(admitted, target), target)
         except (ModelNotFound, ModelNotReady):
             if operation.check_body is not None:
                 await self._offload.run(len(call.body), operation.check_body, call)
             raise
         admitted.trace.version = loaded.version
-        return await self._run(operation, call, target, loaded)
+        return await self._run(operation, call, target, loaded, admitted.body)
 
-    async def _run(self, operation: Infer, call: Call, target: Target, loaded: Loaded) -> Reply:
-        """Decode, infer and encode, the version held meanwhile."""
+    async def _run(
+        self, operation: Infer, call: Call, target: Target, loaded: Loaded, body: Body | None = None
+    ) -> Reply:
+        """Decode, infer and encode, the version held meanwhile; a client whose `body` it was may end a long run."""
         loaded.acquire()
         try:
             request = await self._offload.decode(operation, call, target, loaded.metadata)
@@ -170,7 +173,10 @@ class Pipeline:
                 request = replace(request, deadline=call.deadline)
             if request.stream and operation.stream is not None:
                 return await self._stream(operation.stream, loaded, request, call)
-            response = await loaded.backend.infer(request)
+            if body is not None and "task" in loaded.metadata.extras:
+                response = await body.unless_gone(loaded.backend.infer(request))
+            else:
+                response = await loaded.backend.infer(request)
             return await self._offload.run(_nbytes(response), operation.encode, response, request, call)
         finally:
             loaded.release()
@@ -200,7 +206,8 @@ class Pipeline:
         return reply
 
     async def _stream(self, encode: StreamEncoder, loaded: Loaded, request: InferenceRequest, call: Call) -> Reply:
-        parts = Parts(loaded.backend.stream(request), loaded)
+        what = f"{call.method} {call.raw_path[:256]}"
+        parts = Parts(loaded.backend.stream(request), loaded, functools.partial(_log, call.id, what))
         try:
             await parts.prime()
             reply = encode(parts, request, call)
@@ -213,15 +220,21 @@ class Pipeline:
 
 def _failure(route: Route, call: Call, trace: Trace, error: Exception) -> Reply:
     """Any error in the caller's dialect; what is not the caller's is logged."""
+    _log(trace.id, f"{call.method} {route.operation.path}", error)
     if isinstance(error, GatewayError):
-        if isinstance(error, BackendError):
-            log.error("%s: %s", trace.id, error, exc_info=error.__cause__)
         return route.adapter.encode_error(error, call)
-    log.error("%s: %s %s failed", trace.id, call.method, route.operation.path, exc_info=error)
     if isinstance(error, MemoryError):
         return route.adapter.encode_error(OutOfMemory("there is not enough memory for this request"), call)
     failed = InferenceFailed(f"internal error; the log has its reason under request {trace.id}")
     return route.adapter.encode_error(failed, call)
+
+
+def _log(request_id: str, what: str, error: Exception) -> None:
+    """Put what is not the caller's mistake in the log."""
+    if isinstance(error, BackendError):
+        log.error("%s: %s", request_id, error, exc_info=error.__cause__)
+    elif not isinstance(error, GatewayError):
+        log.error("%s: %s failed", request_id, what, exc_info=error)
 
 
 def _whole(reply: Reply) -> bytes:

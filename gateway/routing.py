@@ -99,6 +99,8 @@ class Directory:
         hint = self._hint(call)
         if hint is not None:
             return self._require(hint, route.protocol, target)
+        if target.named:
+            raise _not_found("", target, f"the call names no service{self._known(route.protocol)}")
         return self._only(route.protocol, target)
 
     def _hint(self, call: Call) -> str | None:
@@ -151,7 +153,7 @@ class Directory:
             model = self.model(service)
             open_ = not service.protected or service.name in opened
             if model and open_ and service.carries(route.protocol) and route.service in (None, service.name):
-                yield replace(model.status, name=service.name)
+                yield told(model, service.name, service.aliases)
 
     def ready(self, route: Route, call: Call) -> bool:
         """Whether the service that the call names takes requests; without a name, whether all models do."""
@@ -173,6 +175,12 @@ class Directory:
             raise ModelNotFound(str(error), name, target.version) from None
         except ModelNotReady as error:
             raise ModelNotReady(str(error), name, target.version) from None
+
+
+def told(model: LoadedModel, name: str, aliases: tuple[str, ...] = ()) -> ModelStatus:
+    """How the model stands, under a service's name."""
+    metadata = model.latest.metadata if model.latest else None
+    return replace(model.status, name=name, metadata=metadata, aliases=aliases)
 
 
 def _not_found(name: str, target: Target, text: str) -> ModelNotFound:

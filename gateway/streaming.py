@@ -1,6 +1,6 @@
 """A streamed answer on its way: the model's parts inside the adapter's chunks, closed together, whoever ends it."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Protocol, runtime_checkable
 
 from gateway.lifecycle import Loaded
@@ -18,9 +18,13 @@ class Closable(Protocol):
 class Parts:
     """A model's parts, the first already here; the version is held until `aclose`."""
 
-    def __init__(self, parts: AsyncIterator[InferenceResponse], loaded: Loaded) -> None:
+    def __init__(
+        self, parts: AsyncIterator[InferenceResponse], loaded: Loaded, failed: Callable[[Exception], None]
+    ) -> None:
         self._parts = parts
         self._loaded = loaded
+        self._failed = failed
+        """Told of what goes wrong after the first part; before it, an error is the caller's to tell."""
         self._first: InferenceResponse | None = None
         self._closed = False
         loaded.acquire()
@@ -36,7 +40,13 @@ class Parts:
         if self._first is not None:
             part, self._first = self._first, None
             return part
-        return await anext(self._parts)
+        try:
+            return await anext(self._parts)
+        except StopAsyncIteration:
+            raise
+        except Exception as error:
+            self._failed(error)
+            raise
 
     async def aclose(self) -> None:
         """Stop the model's work and let the version go; again does nothing."""

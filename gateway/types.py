@@ -71,7 +71,8 @@ class ModelMetadata(Struct, frozen=True):
     signatures: dict[str, Signature]
     response: ResponseForm = ResponseForm()
     extras: Mapping[str, Any] = {}
-    """What only some backends tell; a user's class: "has", its methods, "init_metadata", what it says of itself, and
+    """What only some backends tell. A language model: "task", "generate" or "embed"; then a client that leaves ends its
+    run, as the pipeline sees to. A user's class: "has", its methods, "init_metadata", what it says of itself, and
     "environment", what its environment tells of it."""
     versions: tuple[int, ...] = ()
     """All versions of the model that answer, oldest first; set for `Describe` only."""
@@ -116,6 +117,10 @@ class ModelStatus(Struct, frozen=True):
     name: str
     versions: tuple[VersionStatus, ...]
     labels: dict[str, int] = {}
+    metadata: ModelMetadata | None = None
+    """What the newest version that answers says of itself; set for `Index` and `Status`."""
+    aliases: tuple[str, ...] = ()
+    """Other names of the service; set as `metadata` is."""
 
 
 class Target(Struct, frozen=True):
@@ -126,6 +131,8 @@ class Target(Struct, frozen=True):
     label: str | None = None
     parsed: Any = None
     """Private to the adapter that set it: what `target` learned from the body."""
+    named: bool = False
+    """A call without a name in path, prefix, host, header or body is wrong: no default answers it."""
 
 
 class Call(Struct, frozen=True):

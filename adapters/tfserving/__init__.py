@@ -107,8 +107,8 @@ class TFServing:
             yield Metrics(method="GET", path="/monitoring/prometheus/metrics", render=_metrics)
 
     def claims(self, call: Call) -> int:
-        """Everything below /v1/ is TF Serving's to refuse."""
-        return int(call.raw_path[:4].lower() == "/v1/")
+        """Everything below /v1/ is TF Serving's to refuse, unless a call is surely another protocol's."""
+        return 2 * (call.raw_path[:4].lower() == "/v1/")
 
     def encode_error(self, error: GatewayError, call: Call) -> Reply:
         """The status of its canonical code, and `{"error": text}`."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gateway import app
 from gateway.app import Gateway
 from gateway.body import Body
 from gateway.config import LimitsConfig
@@ -50,12 +51,15 @@ class Halves:
 class Fixed:
     """A pipeline that answers every call alike."""
 
-    def __init__(self, make_body: Callable[[], bytes | AsyncIterator[bytes]]) -> None:
+    def __init__(
+        self, make_body: Callable[[], bytes | AsyncIterator[bytes]], media_type: str = "application/json"
+    ) -> None:
         self._make_body = make_body
+        self._media_type = media_type
 
     async def answer(self, head: Call, body: Body, trace: Trace) -> Reply:
         await body.read(head, ignores_unknown_codings=True)
-        return Reply(self._make_body())
+        return Reply(self._make_body(), media_type=self._media_type)
 
 
 async def exchange(gateway: Gateway) -> tuple[dict[bytes, bytes], bytes]:
@@ -131,3 +135,22 @@ def test_a_generator_is_closed_when_the_answer_is_over() -> None:
         assert closed == [True]
 
     asyncio.run(leave())
+
+
+@pytest.mark.parametrize(
+    ("media_type", "pinged"), [("text/event-stream; charset=utf-8", True), ("application/jsonlines", False)]
+)
+def test_silent_events_are_kept_alive(media_type: str, pinged: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Comments fill the silence of server-sent events, between whole events and never after the end; nothing else."""
+    monkeypatch.setattr(app, "PING_SECONDS", 0.01)
+
+    async def quiet() -> AsyncIterator[bytes]:
+        yield b"data: 1\n\n"
+        await asyncio.sleep(0.05)
+        yield b"data: 2\n\n"
+
+    gateway = Gateway(Fixed(quiet, media_type), Models([Path()]), Observer(), LimitsConfig(), None)  # type: ignore[arg-type]
+    _, body = asyncio.run(exchange(gateway))
+    events = body.decode().split("\n\n")
+    assert (events[0], events[-2:]) == ("data: 1", ["data: 2", ""])
+    assert set(events[1:-2]) == ({": ping"} if pinged else set())

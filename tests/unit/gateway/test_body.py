@@ -210,3 +210,30 @@ def test_discarding_ends_with_the_body_the_bound_or_the_time() -> None:
     assert asyncio.run(discard(Body(feed(b"x", b"x"), LIMITS), 5, 100)) == 2
     assert asyncio.run(discard(Body(feed(*[b"xx"] * 9), LIMITS), 5, 3)) == 4
     assert asyncio.run(discard(Body(feed(b"x", ends=False), LIMITS), 0.01, 100)) == 1
+
+
+def test_a_long_run_ends_with_its_client() -> None:
+    """Who hangs up before the answer cancels what it is computed by; who stays gets it."""
+    cancelled = asyncio.Event()
+
+    async def run() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    async def gone() -> dict[str, Any]:
+        return {"type": "http.disconnect"}
+
+    async def leave() -> bool:
+        with pytest.raises(ClientGone):
+            await Body(gone, LIMITS).unless_gone(run())
+        return cancelled.is_set()
+
+    assert asyncio.run(leave())
+
+    async def answer() -> int:
+        return 7
+
+    assert asyncio.run(Body(feed(), LIMITS).unless_gone(answer())) == 7
+    assert asyncio.run(Body(feed(b"again"), LIMITS).unless_gone(answer())) == 7

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from gateway.errors import GatewayError, MethodNotAllowed, RouteNotFound
-from gateway.interfaces import Answer, Operation
+from gateway.interfaces import Answer, Operation, Status
 from gateway.paths import PathTable, split_prefix
 from gateway.types import Call, Reply
 
@@ -111,3 +111,20 @@ def test_an_own_pattern_replaces_the_template() -> None:
     """Where a protocol's paths are no templates, its regular expression decides."""
     table = PathTable({"fake": Fake(("GET", "/v1/models"), pattern="(?i:/v1/models)/(?P<model>[^/]+)")})
     assert table.find(Call("GET", "/V1/Models/m")).params == {"model": "m"}
+
+
+class Telling(Fake):
+    """An adapter that tells of models."""
+
+    def routes(self) -> list[Operation]:
+        return [Status(method="GET", path="/v1/{model}", encode=lambda status, call, target: Reply(b""))]
+
+
+@pytest.mark.parametrize(("claim", "speaker"), [(1, "first"), (2, "first"), (3, "second")])
+def test_a_model_that_is_missing_is_told_in_the_surest_dialect(claim: int, speaker: str) -> None:
+    """Of two protocols on one path, the one that claims a call more surely tells its errors."""
+    table = PathTable({"first": Telling(claim=2), "second": Fake(("GET", "/v1/other/x"), claim=claim)})
+    call = Call("GET", "/v1/m")
+    assert table.speaking(table.find(call), call).protocol == speaker
+    answer = Call("GET", "/v1/other/x")
+    assert table.speaking(table.find(answer), answer) is table.find(answer)
