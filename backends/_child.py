@@ -25,6 +25,7 @@ from _frames import CANCEL, CREDIT, END, ERROR, PART, PARTS_AT_ONCE, READY, REQU
 from _payloads import Refused
 
 PR_SET_PDEATHSIG = 1
+UNUSED_BYTES = 1 << 30
 PAGE = resource.getpagesize()
 LOOK_SECONDS = 0.001
 """PERF: how long frames that are there need not be looked for again; a look costs as much as a short call."""
@@ -215,11 +216,15 @@ def die_with(parent: int) -> None:
 
 
 def limit_memory(limit: int) -> None:
-    """From here on, so many bytes: a sudden claim raises MemoryError; the gateway sees to what grows slowly."""
+    """A sudden claim far beyond the limit raises MemoryError; the gateway sees to what is really held.
+
+    Claimed and never used are the stacks of threads and the pools of allocators, hence the distance.
+    """
     with contextlib.suppress(OSError, ValueError, IndexError):
         with open("/proc/self/statm", encoding="ascii") as file:
             held = int(file.read().split()[5]) * PAGE
-        resource.setrlimit(resource.RLIMIT_DATA, (held + limit, held + limit))
+        most = held + 2 * limit + UNUSED_BYTES
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
 
 
 def load(line: Line, start: dict[str, Any]) -> Model | None:

@@ -95,6 +95,8 @@ class Output:
     """The reading end of a worker's output; it closes itself at the end."""
 
     def __init__(self, name: str, descriptor: int) -> None:
+        self.last = ""
+        """The line that came last."""
         self._name = name
         self._descriptor = descriptor
         self._lines = Lines(monotonic())
@@ -143,4 +145,5 @@ class Output:
 
     def _show(self, lines: list[str]) -> None:
         for line in lines:
+            self.last = line
             log.info("%s: %s", self._name, line)

@@ -288,7 +288,8 @@ class Pool:
             raise
         finally:
             del self._starting[worker]
-        raise LoadFailed(f"the worker {ending} before it was ready; the log has what it printed")
+        said = f": {worker.last_words}" if worker.last_words else "; the log has what it printed"
+        raise LoadFailed(f"the worker {ending} before it was ready{said}")
 
     async def _give_up(self, worker: Worker) -> None:
         worker.kill("was not wanted any more")

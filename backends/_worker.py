@@ -106,6 +106,12 @@ class Worker(asyncio.BufferedProtocol):
         ending = _ending(process.poll() if process is not None else None)
         return self.verdict or ending
 
+    @property
+    def last_words(self) -> str:
+        """The last line that the process printed, unless a path is in it."""
+        last = self._output.last if self._output is not None else ""
+        return "" if "/" in last else last
+
     def resident_bytes(self) -> int:
         """The memory that the process holds; 0 where that cannot be known."""
         if self._process is None:

@@ -149,13 +149,15 @@ def test_a_hanging_class_is_ended(live: LiveGateway) -> None:
     assert gone(before)
 
 
-@pytest.mark.parametrize("mood", ["leak", "grab"])
-def test_memory_has_a_limit(live: LiveGateway, mood: str) -> None:
+@pytest.mark.parametrize(
+    ("mood", "words"), [("leak", "used more memory than its limit of 256 MiB"), ("grab", "ran out of memory")]
+)
+def test_memory_has_a_limit(live: LiveGateway, mood: str, words: str) -> None:
     """Whether it leaks or grabs, a worker that takes more than its share is replaced, and the caller told why."""
     before = pid(live)
     reply = ask(live, mood)
     assert reply.status_code == 503
-    assert "memory" in reply.json()["error"]
+    assert words in reply.json()["error"]
     assert neighbour_answers(live)
     assert pid(live) != before
 
@@ -208,7 +210,11 @@ BROKEN = {
     "class": ("class Other:\n    pass\n", "there is no class 'Moody' in moody.py"),
     "constructor": ("class Moody:\n    def __init__(self, size):\n        pass\n", "TypeError: "),
     "load": ("class Moody:\n    def load(self):\n        open('/no/such/file')\n", "No such file or directory: file"),
-    "exit": ("import os\nos._exit(7)\n", "the worker ended with exit code 7 before it was ready"),
+    "exit": ("import os\nos._exit(7)\n", "the worker ended with exit code 7 before it was ready; the log has"),
+    "words": (
+        "import os\nprint('no room', flush=True)\nos._exit(7)\n",
+        "the worker ended with exit code 7 before it was ready: no room",
+    ),
 }
 
 
