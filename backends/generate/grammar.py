@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from backends.generate.settings import refused
 from backends.generate.vocabulary import Vocabulary
-from gateway.errors import LoadFailed
+from gateway.errors import InvalidTensor, LoadFailed
 
 WHITESPACE = r"[\x20\x0A\x0D\x09]{1,8}"
 """NOTE: without a bound a weak model writes white space for ever; with none at all it leaves what it was trained on."""
@@ -54,6 +54,8 @@ class Constraint:
     def allowed(self) -> NDArray[np.bool_]:
         """Which tokens may come next. Shapes: [vocabulary]."""
         self._matcher.unsafe_compute_mask_ptr(self._mask.ctypes.data, self._mask.nbytes)
+        if self._matcher.is_error():
+            raise InvalidTensor(f"the prescribed form is too complex: {_reason(self._matcher.get_error())}")
         return np.unpackbits(self._mask.view(np.uint8), bitorder="little")[: self._size].astype(np.bool_)
 
     def advance(self, token: int) -> bool:

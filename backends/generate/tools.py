@@ -181,8 +181,8 @@ class CallReader:
                 self._text = tag + rest
                 break
             found = self._accepted(_calls_of(inside))
-            content += before if found else before + tag + inside + closing
-            calls += found
+            content += before if found is not None else before + tag + inside + closing
+            calls += found or []
             self._text = after
         return content, calls
 
@@ -194,15 +194,15 @@ class CallReader:
         if begun and not ended:
             return "", []
         text, self._text = self._text, ""
-        found = self._accepted(_calls_of(start)) if begun else []
-        return ("", found) if found else (text, [])
+        found = self._accepted(_calls_of(start)) if begun else None
+        return (text, []) if found is None else ("", found)
 
-    def _accepted(self, calls: list[Call]) -> list[Call]:
-        """Those that the caller can carry out; all or none."""
+    def _accepted(self, calls: list[Call]) -> list[Call] | None:
+        """As many as are wanted; None where there is no call, or one that nobody can carry out."""
         if not calls or any(call.name not in self._tools.names for call in calls):
-            return []
+            return None
         if not self._tools.several:
-            calls = calls[: 1 - self.calls]
+            calls = calls[: max(0, 1 - self.calls)]
         self.calls += len(calls)
         return calls
 
