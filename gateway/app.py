@@ -45,8 +45,6 @@ class Gateway:
         self._log = log
         self._ids = RequestIds()
         self._models = models
-        self.draining = False
-        """Once True, every response asks the client to close its connection."""
         # The hot path never enters Starlette's router: its own pages are told apart by one set lookup.
         routes = [
             Route("/healthz", self._healthz),
@@ -56,6 +54,11 @@ class Gateway:
         ]
         self._pages = Starlette(routes=routes)
         self._page_paths = frozenset(route.path for route in routes)
+
+    @property
+    def draining(self) -> bool:
+        """Whether the process is leaving: every response then asks the client to close its connection."""
+        return self._pipeline.draining
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] not in self._page_paths:

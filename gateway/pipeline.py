@@ -63,6 +63,8 @@ class Pipeline:
         self._directory = directory
         self._auth = auth
         self._observer = observer
+        self.draining = False
+        """Whether the process is leaving: it answers on, but is ready for nobody new."""
         self._offload = Offload()
         self._control = control
         self._deferrals = deferrals
@@ -117,7 +119,7 @@ class Pipeline:
             case Status():
                 return self._status(operation, admitted)
             case Ready():
-                return operation.encode(self._directory.ready(admitted.route, call), call)
+                return operation.encode(not self.draining and self._directory.ready(admitted.route, call), call)
             case Describe():
                 target = operation.target(call)
                 service = self._service(admitted, target)

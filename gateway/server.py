@@ -176,14 +176,14 @@ def _on_signals(assembly: Assembly, server: Server) -> None:
     hurried: list[asyncio.Task[None]] = []  # a task that nobody holds may be collected
 
     def stop() -> None:
-        if assembly.gateway.draining:
+        if assembly.pipeline.draining:
             log.warning("second signal: leaving at once")
             server.should_exit = server.force_exit = True
             assembly.deferrals.hurry()
             if server.rpc is not None:
                 hurried.append(loop.create_task(server.rpc.stop(0)))
             return
-        assembly.gateway.draining = True
+        assembly.pipeline.draining = True
         server.stop_at = loop.time() + DRAIN_NOTICE_SECONDS + assembly.config.gateway.drain_seconds
         loop.call_later(DRAIN_NOTICE_SECONDS, setattr, server, "should_exit", True)
 

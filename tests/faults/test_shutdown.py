@@ -59,6 +59,9 @@ def test_a_long_request_finishes_and_readiness_goes_first(tmp_path: Path) -> Non
         live.process.send_signal(signal.SIGTERM)
         draining = live.wait_until("/readyz", 503)
         assert draining.text == "draining\n"
+        # Nor does any protocol's own question for readiness send new work here.
+        assert httpx.get(f"{live.url}/v2/health/ready").status_code == 503
+        assert httpx.get(f"{live.url}/ping").status_code == 503
         thread.join(30)
         assert live.process.wait(30) == 0
     assert result[0].json() == {"predictions": [1.5]}

@@ -57,6 +57,8 @@ class Fixed:
         self._make_body = make_body
         self._media_type = media_type
 
+    draining = False
+
     async def answer(self, head: Call, body: Body, trace: Trace) -> Reply:
         await body.read(head, ignores_unknown_codings=True)
         return Reply(self._make_body(), media_type=self._media_type)
@@ -83,8 +85,9 @@ def test_an_answer_says_whether_the_connection_goes_on(
     make_body: Callable[[], bytes | AsyncIterator[bytes]], draining: bool
 ) -> None:
     """Whole or streamed, it has the request's id; a leaving gateway asks the client to go elsewhere next time."""
-    gateway = Gateway(Fixed(make_body), Models([Path()]), Observer(), LimitsConfig(), None)  # type: ignore[arg-type]
-    gateway.draining = draining
+    pipeline = Fixed(make_body)
+    pipeline.draining = draining
+    gateway = Gateway(pipeline, Models([Path()]), Observer(), LimitsConfig(), None)  # type: ignore[arg-type]
     headers, body = asyncio.run(exchange(gateway))
     assert body == b"hello"
     assert headers[b"x-request-id"] == b"mine"
