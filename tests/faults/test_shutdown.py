@@ -60,7 +60,7 @@ def test_a_long_request_finishes_and_readiness_goes_first(tmp_path: Path) -> Non
         draining = live.wait_until("/readyz", 503)
         assert draining.text == "draining\n"
         # Nor does any protocol's own question for readiness send new work here.
-        assert httpx.get(f"{live.url}/v2/health/ready").status_code == 503
+        assert httpx.get(f"{live.url}/v2/health/ready").status_code == 400
         assert httpx.get(f"{live.url}/ping").status_code == 503
         thread.join(30)
         assert live.process.wait(30) == 0
