@@ -4,11 +4,13 @@ The edge becomes float32 under a new name and a Cast joins it to the old one, so
 in subgraphs neither.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import onnx
 from msgspec import Struct
 from onnx import TensorProto, helper
+
+from backends._names import FreeNames
 
 CAST_OPSET = 19
 """The first whose Cast knows the float8 family; for models that import no operators of ONNX itself."""
@@ -25,16 +27,16 @@ def carry_as_float32(model: onnx.ModelProto, inputs: Iterable[str], outputs: Ite
     """Rewrite the model so that those inputs and outputs are float32; it must not be otherwise used any more."""
     graph = model.graph
     wanted, given = set(inputs), set(outputs)
-    free = _FreeNames(graph)
+    free = FreeNames(model)
     into, out_of = {}, {}
     for value in graph.input:
         if value.name in wanted:
-            into[value.name] = free.like(value.name)
+            into[value.name] = free.like(value.name, "float32")
             graph.node.insert(0, _cast(into[value.name], value.name, value.type.tensor_type.elem_type))
             _retype(value, into[value.name])
     for value in graph.output:
         if value.name in given:
-            out_of[value.name] = free.like(value.name)
+            out_of[value.name] = free.like(value.name, "float32")
             graph.node.append(_cast(value.name, out_of[value.name], TensorProto.FLOAT))
             _retype(value, out_of[value.name])
     if not any(opset.domain in ("", "ai.onnx") for opset in model.opset_import):
@@ -49,27 +51,3 @@ def _cast(source: str, target: str, to: int) -> onnx.NodeProto:
 def _retype(value: onnx.ValueInfoProto, name: str) -> None:
     value.name = name
     value.type.tensor_type.elem_type = TensorProto.FLOAT
-
-
-class _FreeNames:
-    """Names that nothing in the graph or its subgraphs has."""
-
-    def __init__(self, graph: onnx.GraphProto) -> None:
-        self._taken = set(_names(graph))
-
-    def like(self, name: str) -> str:
-        free = f"{name}__float32"
-        while free in self._taken:
-            free += "_"
-        self._taken.add(free)
-        return free
-
-
-def _names(graph: onnx.GraphProto) -> Iterator[str]:
-    yield from (value.name for value in (*graph.input, *graph.output))
-    yield from (tensor.name for tensor in graph.initializer)
-    for node in graph.node:
-        yield from node.output
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from _names(attribute.g)

@@ -10,7 +10,7 @@ from typing import Literal
 import onnx
 from msgspec import Struct
 
-from backends import _casts, _confine
+from backends import _casts, _confine, _guards
 from gateway.errors import LoadFailed
 from gateway.types import FLOAT32_CARRIED, TensorSpec
 
@@ -68,7 +68,7 @@ class Graph(Struct, frozen=True):
     needs: dict[str, frozenset[str]]
     """The inputs that each output depends on."""
     rewritten: bytes | None = None
-    """The model with Casts at its edges, where a session cannot take the file as it is."""
+    """The model with Casts at its edges or guards in it, where a session had better not take the file as it is."""
 
 
 def read(directory: Path, root: Path) -> Graph:
@@ -82,8 +82,9 @@ def read(directory: Path, root: Path) -> Graph:
     outputs = {value.name: _edge(value, "output") for value in model.graph.output}
     needs = _needs(model.graph, inputs, outputs)
     carried = [edge.spec.name for edge in (*inputs.values(), *outputs.values()) if edge.spec.dtype in FLOAT32_CARRIED]
+    guarded = _guards.guard(model)
     if not carried:
-        return Graph(inputs, outputs, needs)
+        return Graph(inputs, outputs, needs, model.SerializeToString() if guarded else None)
     inner = _casts.carry_as_float32(model, inputs.keys() & carried, outputs.keys() & carried)
     return Graph(
         {name: _renamed(edge, inner.inputs) for name, edge in inputs.items()},
