@@ -23,16 +23,31 @@ _PATH = re.compile(r"(?<![\w.])(?:[A-Za-z]:)?[\\/][^\s'\"(),;]*")
 _DETAIL = re.compile(r"\s*;\s*(?:(?:GPU|hostname|file|line|expr)=[^;]*|$)")
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
 
+_ARGUMENTS = "Invoked with:"
+"""A call whose arguments do not fit is told with all of them, tensors included."""
+
 _SHAPES = re.compile(
-    r"shape|dimension|broadcast|\brank\b|\baxis\b|\bind(?:ex|ices)\b|\blengths?\b|out of (?:data )?bounds", re.I
+    r"shape|dimension|broadcast|\brank\b|\baxis\b|\bind(?:ex|ices)\b|\blengths?\b|\bsizes?\b|out of (?:data )?bounds",
+    re.I,
 )
+_BY_ZERO = re.compile(r"(?:division|modulo) by zero", re.I)
 _DEVICE = re.compile(r"cuda|cudnn|cublas|cufft|curand|nvrtc|nvidia|execution ?provider", re.I)
 _MEMORY = re.compile(r"failed to allocate memory|out of memory|bad.?alloc|bfc_?arena", re.I)
 
 
+def may_be_logged(error: Exception) -> bool:
+    """Whether the error may be logged as it is, with its traceback."""
+    return _ARGUMENTS not in str(error)
+
+
+def logged(error: Exception) -> str:
+    """The error's whole text, save for the values of the request."""
+    return str(error).partition(_ARGUMENTS)[0].rstrip()
+
+
 def shown(error: Exception, hide: Iterable[Path] = ()) -> str:
     """The error's text without paths, node names or addresses; names of files that lie in `hide` stay."""
-    text = str(error)
+    text = logged(error)
     for folder in sorted(map(str, hide), key=len, reverse=True):
         text = text.replace(f"{folder}/", "").replace(folder, "")
     text = _NODE.sub(r"\1: ", _LOADING.sub("", _PREFIX.sub("", text)))
@@ -45,7 +60,8 @@ def answer(error: Exception, proven: bool, hide: Iterable[Path] = ()) -> Gateway
     """The error that the client gets; `proven` says that the model has answered before.
 
     A model that has answered before and now stumbles does so over this request: a shape, an index, a division by
-    zero, a text that is no number. A device that fails is another matter.
+    zero, a text that is no number. Shapes, indices and zeros are the request's even before: the zeros that a model is
+    warmed up with prove nothing. A device that fails is another matter.
     """
     if isinstance(error, UnicodeDecodeError):
         return InferenceFailed("the model gave a string that is not UTF-8")
@@ -54,7 +70,7 @@ def answer(error: Exception, proven: bool, hide: Iterable[Path] = ()) -> Gateway
     text = shown(error, hide)
     if isinstance(error, InvalidArgument):
         return InvalidTensor(text)
-    if proven and not of_device(error):
+    if (proven or about_shapes(error) or _BY_ZERO.search(text)) and not of_device(error):
         return InvalidTensor(f"the model cannot take these inputs: {text}")
     return InferenceFailed(f"the model failed: {text}")
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from backends import _graph
 from backends._cuda import cuda_problem
 from backends._device import Opened, Opener
-from backends._failures import about_shapes, answer, of_device, out_of_memory, shown
+from backends._failures import about_shapes, answer, logged, may_be_logged, of_device, out_of_memory, shown
 from backends._pace import NEVER
 from backends._plan import Plan, plans
 from backends._session import Config, OnnxRuntime, Session, Sessions, log
@@ -124,7 +124,7 @@ class OrtBackend:
                 return await self._on_thread(cpu, fetch, feed)
             except Exception as second:
                 error = second
-        raise self._failure(error, plan, request.inputs) from error
+        raise self._failure(error, plan, request.inputs) from (error if may_be_logged(error) else None)
 
     def _on_cuda(self, session: Session) -> bool:
         return self.status.provider == "CUDA" or session is not self._session
@@ -157,6 +157,8 @@ class OrtBackend:
         failure = answer(error, self._proven, self._opener.hidden)
         if about_shapes(error):
             failure = plan.disagreement(inputs) or failure
-        level = log.error if isinstance(failure, InferenceFailed) else log.debug
-        level("%s: a run failed: %s", self._label, error)
+        # A model that has never answered may be broken, whatever the client is told.
+        quiet = log.debug if self._proven else log.warning
+        level = log.error if isinstance(failure, InferenceFailed) else quiet
+        level("%s: a run failed: %s", self._label, logged(error))
         return failure

@@ -51,6 +51,10 @@ SOURCE = "/onnxruntime_src/onnxruntime/core"
         ('data "weights.bin" resolved: "/srv/models/demo/1/weights.bin"', 'data "weights.bin" resolved: "weights.bin"'),
         ("could not open /home/someone/x.bin, twice", "could not open , twice"),
         ("at 0x7f00deadbeef of C:\\Users\\me\\m.onnx", "at of"),
+        (
+            "run(): incompatible arguments. Invoked with: <session>, {'x': array([1, 2])}",
+            "run(): incompatible arguments.",
+        ),
         ("line one\n   line two\r\n", "line one line two"),
         ("either/or and 1/2 stay", "either/or and 1/2 stay"),
         ("x" * 600, "x" * MAX_CHARS + "..."),
@@ -80,9 +84,19 @@ def test_want_of_memory_is_told_as_such(text: str) -> None:
     assert isinstance(answer(RuntimeError(text), proven=True), OutOfMemory)
 
 
-@pytest.mark.parametrize("text", ["Integer division by zero", "stod", "value of k must not be negative"])
+@pytest.mark.parametrize("text", ["stod", "value of k must not be negative"])
 def test_a_model_that_has_answered_before_stumbles_over_the_request(text: str) -> None:
     """What only some values bring about is the client's to mend; in a model that never answered, nobody knows."""
     assert isinstance(answer(Exception(text), True), InvalidTensor)
     assert isinstance(answer(Exception(text), False), InferenceFailed)
     assert isinstance(answer(Exception(f"CUDA failure 700: {text}"), True), InferenceFailed)
+
+
+@pytest.mark.parametrize("proven", [False, True])
+@pytest.mark.parametrize(
+    "text", ["a cannot be reshaped to the requested shape", "indices element out of bounds", "Integer modulo by zero"]
+)
+def test_shapes_indices_and_zeros_are_the_requests_from_the_first_on(text: str, proven: bool) -> None:
+    """A model that refuses the zeros it is warmed up with has not answered yet, and may be sound."""
+    assert isinstance(answer(Exception(text), proven), InvalidTensor)
+    assert isinstance(answer(Exception(f"CUDA failure 700: {text}"), proven), InferenceFailed)

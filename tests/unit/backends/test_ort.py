@@ -235,11 +235,23 @@ def test_a_shape_that_a_kernel_refuses(load: Load) -> None:
     assert "/" not in str(caught.value)
 
 
-def test_a_kernel_that_always_refuses(load: Load, caplog: pytest.LogCaptureFixture) -> None:
-    """As long as a model has never answered, its failures are its own; the log has ONNX Runtime's whole text."""
-    with pytest.raises(InferenceFailed, match=r"^the model failed: Reshape: The input tensor"):
+def test_a_kernel_that_has_refused_the_zeros(load: Load, caplog: pytest.LogCaptureFixture) -> None:
+    """A shape is the request's mistake from the first one on; the log has ONNX Runtime's text, for it may be wrong."""
+    with pytest.raises(InvalidTensor, match=r"^the model cannot take these inputs: Reshape: The input tensor"):
         load(reshape(2)).infer({"x": floats(3)})
     assert any("demo version 1" in message and "reshape_helper.h" in message for message in caplog.messages)
+
+
+def test_a_model_that_has_never_answered(load: Load, caplog: pytest.LogCaptureFixture) -> None:
+    """Its other failures are its own as long as that is so, and errors in the log."""
+    built = model([node("Cast", ["x"], ["y"], to=1)], [value("x", "string")], [value("y", "float32")])
+    served = load(built)
+    with pytest.raises(InferenceFailed, match=r"^the model failed: "):
+        served.infer({"x": np.array(["one"], object)})
+    assert [record.levelname for record in caplog.records if "a run failed" in record.message] == ["ERROR"]
+    assert served.infer({"x": np.array(["1"], object)})["y"].tolist() == [1.0]
+    with pytest.raises(InvalidTensor, match=r"^the model cannot take these inputs: "):
+        served.infer({"x": np.array(["one"], object)})
 
 
 # The rest of the protocol...

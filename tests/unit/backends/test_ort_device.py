@@ -245,3 +245,16 @@ def test_a_mistake_is_no_device_failure(load: Load) -> None:
     with pytest.raises(InvalidTensor):
         served.infer({"x": floats(2)})
     assert status(served) == BackendStatus("CUDA")
+
+
+def test_no_tensor_in_the_log(load: Load, caplog: pytest.LogCaptureFixture) -> None:
+    """A call that ONNX Runtime's binding refuses is told with its arguments; nobody is shown them."""
+    caplog.set_level("DEBUG")
+    machine = Machine()
+    served = load(identity(), sessions=machine)
+    machine.failures.append(TypeError("run(): incompatible arguments.\n\nInvoked with: <it>, {'x': array([1234.5])}"))
+    with pytest.raises(InvalidTensor) as caught:
+        served.infer({"x": floats(2)})
+    assert str(caught.value) == "the model cannot take these inputs: run(): incompatible arguments."
+    assert caught.value.__cause__ is None
+    assert not any("1234.5" in message for message in caplog.messages)
