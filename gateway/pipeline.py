@@ -31,6 +31,9 @@ from gateway.streaming import Chunks, Parts
 from gateway.trace import Trace
 from gateway.types import Call, InferenceRequest, InferenceResponse, Reply, Target
 
+_MAY_BE_LONG = frozenset({"task", "has"})
+"""Extras of models whose runs may be long, and can be cancelled: language models and users' classes."""
+
 log = logging.getLogger("tensorgate.request")
 
 StreamEncoder = Callable[[AsyncIterator[InferenceResponse], InferenceRequest, Call], Reply]
@@ -175,7 +178,7 @@ class Pipeline:
                 request = replace(request, deadline=call.deadline)
             if request.stream and operation.stream is not None:
                 return await self._stream(operation.stream, loaded, request, call)
-            if body is not None and "task" in loaded.metadata.extras:
+            if body is not None and not _MAY_BE_LONG.isdisjoint(loaded.metadata.extras):
                 response = await body.unless_gone(loaded.backend.infer(request))
             else:
                 response = await loaded.backend.infer(request)

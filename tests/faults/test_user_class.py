@@ -21,10 +21,17 @@ import os
 import time
 
 held = []
+seen = []
 
 class Moody:
     def predict(self, X, names):
         mood = str(X[0])
+        seen.append(mood)
+        if mood == "sleep":
+            seen[:] = [mood]
+            time.sleep(0.7)
+        if mood == "seen":
+            return seen
         if mood == "raise":
             raise ValueError("not today")
         if mood == "exit":
@@ -269,3 +276,14 @@ def test_no_worker_outlives_the_gateway(tmp_path: Path, number: int, mood: str) 
 def _ignoring_errors(live: LiveGateway, mood: str) -> None:
     with contextlib.suppress(httpx.HTTPError):
         ask(live, mood)
+
+
+def test_a_caller_who_leaves_gives_up_the_turn(live: LiveGateway) -> None:
+    """A call whose caller has left before the class came to it never reaches the class."""
+    first = threading.Thread(target=lambda: ask(live, "sleep"))
+    first.start()
+    live.wait_for_metric("tensorgate_requests_in_flight", 1)
+    with pytest.raises(httpx.ReadTimeout):
+        httpx.post(f"{live.url}/v1/models/moody:predict", json={"instances": ["left"]}, timeout=0.2)
+    first.join(30)
+    assert ask(live, "seen").json()["predictions"] == ["sleep", "seen"]
