@@ -71,9 +71,9 @@ class ModelMetadata(Struct, frozen=True):
     signatures: dict[str, Signature]
     response: ResponseForm = ResponseForm()
     extras: Mapping[str, Any] = {}
-    """What only some backends tell. A language model: "task", "generate" or "embed". A user's class: "has", its methods,
-    "init_metadata", what it says of itself, and "environment", what its environment tells of it. With "task" or "has",
-    a client that leaves ends its run, as the pipeline sees to."""
+    """What only some backends tell. A language model: "task", "generate" or "embed". A user's class: "has", its
+    methods, "init_metadata", what it says of itself, and "environment", what its environment tells of it. With "task"
+    or "has", a client that leaves ends its run, as the pipeline sees to."""
     versions: tuple[int, ...] = ()
     """All versions of the model that answer, oldest first; set for `Describe` only."""
 
