@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import faulthandler
 import os
+import re
 import resource
 import select
 import signal
@@ -201,7 +202,15 @@ def failure(error: BaseException, model: Model | None, folder: str) -> dict[str,
         return {"kind": "failed", "message": f"{error.strerror}: {os.path.basename(os.fsdecode(error.filename))}"}
     if isinstance(error, (SystemExit, KeyboardInterrupt, GeneratorExit)):
         return {"kind": "failed", "message": f"the class raised {type(error).__name__}"}
-    return {"kind": "failed", "message": str(error).replace(folder + os.sep, "")}
+    return {"kind": "failed", "message": without_paths(str(error).replace(folder + os.sep, ""))}
+
+
+def without_paths(text: str) -> str:
+    """The text with absolute paths cut down to their last part; what only looks like one, such as a URL's, stays."""
+    return _PATH.sub(lambda found: found[2] if os.path.exists(found[1]) else found[0], text)
+
+
+_PATH = re.compile(r"(?<![\w./:])(/[\w.+~@-]+)(?:/[\w.+~@-]+)*/([\w.+~@-]+)")
 
 
 # The process...

@@ -282,6 +282,7 @@ class Pool:
             seconds = self._settings.start_seconds
             raise LoadFailed(f"the class was not ready after {seconds:g} s") from None
         except OSError as error:
+            await self._give_up(worker)
             raise LoadFailed(f"the worker cannot be started: {error.strerror}") from None
         except BaseException:
             await self._give_up(worker)

@@ -85,6 +85,11 @@ class Coded(Exception):
         (KeyError("k"), ("failed", "'k'", None, None)),
         (ValueError("in /models/m/1/f.txt"), ("failed", "in f.txt", None, None)),
         (FileNotFoundError(2, "No such file", "/secret/f.bin"), ("failed", "No such file: f.bin", None, None)),
+        (ImportError("no x (/usr/lib/a/b.py), /bin/sh"), ("failed", "no x (b.py), sh", None, None)),
+        (
+            ValueError("/no-root/a, http://h/usr/x, 1/2"),
+            ("failed", "/no-root/a, http://h/usr/x, 1/2", None, None),
+        ),
         (SystemExit(1), ("failed", "the class raised SystemExit", None, None)),
         (MemoryError(), ("memory", "", None, None)),
     ],
