@@ -138,6 +138,9 @@ def _banner(assembly: Assembly, port: int) -> Iterable[str]:
 
 def _table(models: Sequence[VersionSummary]) -> Iterable[str]:
     """One line a version, columns aligned; signatures after the first have lines of their own."""
+    if not models:
+        yield f"no models: a model is a folder NAME with {repository.MODEL_FILE} or NAME/1/{repository.MODEL_FILE}"
+        return
     rows = [("MODEL", "VERSION", "STATE", "RUNS ON", "LOADED IN", "SIGNATURES")]
     rows += [
         (

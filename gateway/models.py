@@ -15,7 +15,7 @@ from gateway.lifecycle import Book, Loaded
 from gateway.loading import load_version, shown
 from gateway.repository import ModelFolder, Scan, VersionFolder, scan, settle
 from gateway.summary import VersionSummary, written
-from gateway.types import ModelStatus
+from gateway.types import ModelStatus, VersionStatus
 
 DRAIN_SECONDS = 60.0
 LOADS_AT_ONCE = 2
@@ -59,12 +59,17 @@ class LoadedModel(Struct, frozen=True):
     def _why_not(self, version: int | None) -> str:
         for told in self.status.versions:
             if told.version == version:
-                return f"version {version} of model {self.name!r} is in state {told.state}"
+                return f"version {version} of model {self.name!r} {_stands(told)}"
         if version is None:
-            states = ", ".join(f"{told.version} is in state {told.state}" for told in self.status.versions)
-            return f"no version of model {self.name!r} answers yet" + (f": {states}" if states else "")
+            states = ", ".join(f"{told.version} {_stands(told)}" for told in self.status.versions)
+            yet = " yet" if self._comes(None) else ""
+            return f"no version of model {self.name!r} answers{yet}" + (f": {states}" if states else "")
         answering = ", ".join(str(number) for number in self.versions) or "none"
         return f"model {self.name!r} has no version {version}; versions that answer: {answering}"
+
+
+def _stands(told: VersionStatus) -> str:
+    return f"is in state {told.state}" + (f" ({told.error})" if told.error else "")
 
 
 class Models:

@@ -18,7 +18,8 @@ from msgspec import Struct
 from gateway.config import NAME_PATTERN, ConfigError, ModelConfig, load_model
 from gateway.types import INT64_MAX
 
-MODEL_FILE = "model.onnx"
+ONNX = ".onnx"
+MODEL_FILE = f"model{ONNX}"
 SETTINGS_FILE = "model.toml"
 FLAT_VERSION = 1
 """The version of a model whose files lie in its own folder, without a number."""
@@ -30,6 +31,9 @@ UNWATCHED = frozenset({"__pycache__"})
 """Written by the act of loading, so not a change."""
 
 OUTSIDE = "leads outside the models folder"
+STRAY_FILE = f"is not served: a model is a folder, so put it at {{}}/1/{MODEL_FILE}"
+STRAY_SETTINGS = "is not read here: to serve this folder as one model, name the folder that it lies in"
+STRAY_VERSION = "is served as a model named {}: if it is a version, name the folder that its model's folder lies in"
 
 
 class VersionFolder(Struct, frozen=True):
@@ -55,6 +59,11 @@ class ModelFolder(Struct, frozen=True):
     versions: dict[int, VersionFolder]
     problem: str = ""
     """What is wrong with model.toml; `config` then means nothing."""
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether the files lie in the model's own folder."""
+        return all(version.directory == self.directory for version in self.versions.values())
 
     @property
     def wanted(self) -> tuple[int, ...]:
@@ -89,6 +98,7 @@ def scan(roots: Sequence[Path], before: Scan | None = None, single: Mapping[str,
             real_root = root.resolve(strict=True)
             for name, target in _folders(real_root):
                 look.at_folder(root, real_root, name, target)
+            look.at_strays(root, real_root)
         except OSError as error:
             if before is None:
                 raise ConfigError(f"models folder {root} cannot be read: {error.strerror}") from None
@@ -110,6 +120,16 @@ class _Look:
             self.problems.setdefault(name, "lies in two models folders; the first of them counts")
             return
         self._add(name, lambda known: _below(root, real_root, name, target, known))
+
+    def at_strays(self, root: Path, real_root: Path) -> None:
+        """What shows that a model's own folder was named, and not the folder that it lies in."""
+        for name in _strays(real_root):
+            place = "NAME" if name == MODEL_FILE else name.removesuffix(ONNX)
+            self.problems.setdefault(name, STRAY_SETTINGS if name == SETTINGS_FILE else STRAY_FILE.format(place))
+        inside = {name: folder for name, folder in self.models.items() if folder.root == root}
+        if all(name.isdigit() and folder.is_flat for name, folder in inside.items()):
+            for name in inside:
+                self.problems.setdefault(name, STRAY_VERSION.format(name))
 
     def at_single(self, name: str, directory: Path) -> None:
         self._add(name, lambda known: _single(name, directory, known))
@@ -180,6 +200,12 @@ def _folders(directory: Path) -> Iterator[tuple[str, Path]]:
                     yield entry.name, Path(os.path.realpath(entry.path))
             elif entry.is_dir():
                 yield entry.name, directory / entry.name
+
+
+def _strays(directory: Path) -> list[str]:
+    """The files of models that lie in a models folder itself, where nobody looks for them."""
+    names = [name for name in os.listdir(directory) if name == SETTINGS_FILE or name.endswith(ONNX)]
+    return sorted(name for name in names if not name.startswith(".") and not os.path.isdir(directory / name))
 
 
 def _inside(target: Path, root: Path) -> bool:

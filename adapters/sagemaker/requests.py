@@ -29,6 +29,7 @@ from gateway.interfaces import DecodeLimits
 from gateway.types import DEFAULT_SIGNATURE, ModelMetadata, Signature, Tensor, TensorSpec
 
 OCTETS = "application/octet-stream"
+FORM = "application/x-www-form-urlencoded"
 _VALUES = "values"
 """What records call the features of a model with one input."""
 
@@ -125,11 +126,14 @@ def signature_of(model: ModelMetadata, name: str = "") -> Signature:
 
 
 def _media(data: bytes, content_type: str, model: ModelMetadata) -> MediaType:
-    """SPEC: what comes without a type, or as octets to a model that takes none, is looked at."""
+    """SPEC: what comes without a type, or as octets to a model that takes none, is looked at.
+
+    NOTE: so is what comes as a form: no model takes forms, and `curl -d` calls everything one.
+    """
     media = parse_media_type(content_type) if content_type else MediaType(OCTETS)
     specs = list(signature_of(model).inputs.values())
     spec = specs[0] if len(specs) == 1 else TensorSpec("", "float32", None)
-    if media.name != OCTETS or (content_type and _takes_bytes(spec)):
+    if media.name not in (OCTETS, FORM) or (content_type and media.name == OCTETS and _takes_bytes(spec)):
         return media
     name = sniff(data, spec)
     if not name:

@@ -25,7 +25,9 @@ MIXED_IMAGES = "an image input takes either base64 values or numbers, not both"
 _NUMPY_RANK = 64
 _CHUNK = 1024
 _B64_HINT = "; b64 feeds string, uint8 and image inputs only"
+_IMAGE_HINT = '; an image is sent as {"b64": "..."}'
 _ALPHABET_HINT = ", the standard alphabet (+ and /) is expected"
+_DATA_URL_HINT = f"{_ALPHABET_HINT}, without 'data:...;base64,' before it"
 _END = object()
 
 
@@ -177,7 +179,7 @@ def _unfit(item: Any, spec: TensorSpec) -> str | None:
             return f"JSON Value: {render(item)} not formatted correctly for base64 data"
         if is_b64(item):
             if spec.dtype in (*TEXTS, "uint8") or spec.media == "image":
-                return "Unable to base64 decode" + _ALPHABET_HINT if unescape(item[B64]) is None else None
+                return None if unescape(item[B64]) is not None else _undecodable(item[B64])
             hint = _B64_HINT
     elif type(item) in item_types(spec):
         if dtype.kind not in "iu":
@@ -186,4 +188,10 @@ def _unfit(item: Any, spec: TensorSpec) -> str | None:
         if least <= item <= greatest:
             return None
         hint = f" ({least} to {greatest})"
+    if spec.media == "image" and isinstance(item, str | dict):
+        hint = _IMAGE_HINT
     return f"JSON Value: {render(item)} Type: {json_type(item)} is not of expected type: {type_name(spec.dtype)}{hint}"
+
+
+def _undecodable(text: str) -> str:
+    return "Unable to base64 decode" + (_DATA_URL_HINT if text.startswith("data:") else _ALPHABET_HINT)

@@ -161,7 +161,10 @@ def test_octets_and_images() -> None:
 # Types...
 
 
-@pytest.mark.parametrize("content_type", ["", "application/octet-stream", "Application/Octet-Stream; x=y"])
+@pytest.mark.parametrize(
+    "content_type",
+    ["", "application/octet-stream", "Application/Octet-Stream; x=y", "application/x-www-form-urlencoded"],
+)
 @pytest.mark.parametrize(
     "body",
     [
@@ -178,7 +181,7 @@ def test_octets_and_images() -> None:
     ids=range(9),
 )
 def test_untyped_bodies_are_read_by_their_looks(body: bytes, content_type: str) -> None:
-    """Each format is recognised where the client has said nothing, or nothing but bytes."""
+    """Each format is recognised where the client has said nothing, nothing but bytes, or what curl says of all."""
     assert values(body, content_type) == [ROW]
 
 
@@ -196,6 +199,7 @@ def test_looks_of_images_and_texts() -> None:
         ("text/csv, application/json", "'text/csv, application/json' is not a media type"),
         ("", "a body without a Content-Type, which looks like none of them, is not read here"),
         ("application/octet-stream", "application/octet-stream is not read here"),
+        ("application/x-www-form-urlencoded", "application/x-www-form-urlencoded is not read here"),
     ],
 )
 def test_unknown_types_are_refused(content_type: str, part: str) -> None:

@@ -128,6 +128,21 @@ def test_errors_help(body: str, told: str) -> None:
     assert told in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ('"iVBORw0KGgo="', 'an image is sent as {"b64": "..."}'),
+        ('{"x": {"base64": "iVBORw0KGgo="}}', 'an image is sent as {"b64": "..."}'),
+        ('{"b64": "data:image/png;base64,iVBORw0KGgo="}', "without 'data:...;base64,' before it"),
+    ],
+)
+def test_how_an_image_is_sent_is_told(value: str, told: str) -> None:
+    """Who forgets the b64 around an image, or leaves a data URL's head in it, learns what is expected."""
+    with pytest.raises(InvalidTensor) as caught:
+        decode(f'{{"instances": [{value}]}}', model(("x", TensorSpec("x", "float32", (None, 2, 2, 3), "image"))))
+    assert told in str(caught.value)
+
+
 @pytest.mark.parametrize("named", [False, True])
 @pytest.mark.parametrize("at", [0, 1023, 1024, 5000])
 def test_the_fault_among_many_instances_is_found(at: int, named: bool) -> None:

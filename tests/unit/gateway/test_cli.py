@@ -113,6 +113,12 @@ def test_models_loads_and_lists(models: Path, capsys: pytest.CaptureFixture[str]
     assert "serving_default(x float32[...] -> x float32[...])" in out
 
 
+def test_an_empty_folder_is_told_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Instead of an empty table there is a line that says what a model looks like."""
+    assert main(["models", "--models", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == "no models: a model is a folder NAME with model.onnx or NAME/1/model.onnx\n"
+
+
 def test_each_signature_has_a_line(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One under the other, in their own column."""
     (models / "echo" / "model.toml").write_text(f"{ECHO}[signatures.a]\n[signatures.b]\n")

@@ -192,8 +192,8 @@ async def test_broken_settings_at_start(scene: Scene) -> None:
         (None, "stable", 1),
         (None, "newest", 3),
         (9, None, "model 'iris' has no version 9; versions that answer: 3, 1"),
-        (2, None, "version 2 of model 'iris' is in state END"),
-        (None, "broken", "version 2 of model 'iris' is in state END"),
+        (2, None, "version 2 of model 'iris' is in state END (no)"),
+        (None, "broken", "version 2 of model 'iris' is in state END (no)"),
         (None, "gone", "model 'iris' has no version 8; versions that answer: 3, 1"),
         (None, "Stable", "model 'iris' has no label 'Stable'; its labels: broken, gone, newest, stable"),
     ],
@@ -215,6 +215,17 @@ async def test_resolve(scene: Scene, version: int | None, label: str | None, exp
     assert expected == str(caught.value)
     assert caught.value.model == "iris"
     assert isinstance(caught.value, LabelNotFound) == (label == "Stable")
+
+
+@on_loop
+async def test_resolve_a_model_that_did_not_load(scene: Scene) -> None:
+    """Who calls a model without a version that serves learns why, and is not told to wait."""
+    scene.put("iris/1/model.onnx")
+    scene.stage.failures["iris/1"] = LoadFailed("no")
+    await scene.models.start()
+    with pytest.raises(ModelNotFound) as caught:
+        scene.models.resolve("iris")
+    assert str(caught.value) == "no version of model 'iris' answers: 1 is in state END (no)"
 
 
 @on_loop

@@ -93,6 +93,27 @@ def test_hidden_and_plain_files_are_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("files", "problems"),
+    [
+        (["wine.onnx", "iris/1/model.onnx"], {"wine.onnx": "put it at wine/1/model.onnx"}),
+        (["model.onnx"], {"model.onnx": "put it at NAME/1/model.onnx"}),
+        (["model.toml", "1/model.onnx"], {"model.toml": "name the folder that it lies in", "1": "if it is a version"}),
+        (["1/model.onnx", "2/model.onnx"], {"1": "is served as a model named 1", "2": "is served as a model named 2"}),
+        (["1/model.onnx", "iris/1/model.onnx"], {}),
+        (["1/1/model.onnx"], {}),
+        ([".wine.onnx", "wine.onnx/1/model.onnx"], {}),
+    ],
+)
+def test_what_looks_like_a_model_itself_is_told_of(tmp_path: Path, files: list[str], problems: dict[str, str]) -> None:
+    """Who names a model's own folder, or leaves a model's file beside the models, learns where it belongs."""
+    for name in files:
+        put(tmp_path / name)
+    found = scan([tmp_path]).problems
+    assert problems.keys() == found.keys()
+    assert [name for name, part in problems.items() if part not in found[name]] == []
+
+
+@pytest.mark.parametrize(
     ("settings", "problem"),
     [
         ("backend = 3", "iris/model.toml: backend: Expected `str`, got `int`"),
