@@ -82,7 +82,7 @@ class PathTable:
                 best = (entry, match)
         if best is None:
             text = f"{call.method} {path[:256]}"
-            if others:
+            if others - {"OPTIONS"}:  # NOTE: a preflight is answered below a prefix, whether or not there is a path
                 raise MethodNotAllowed(f"{text}: the method must be {' or '.join(sorted(others))}", sorted(others))
             raise RouteNotFound(f"{text}: no such path")
         entry, match = best

@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from adapters._modelcard import card, task_of
 from adapters.tfserving.render import cut, type_name
 from gateway.errors import LabelNotFound, ModelNotFound
 from gateway.types import ModelMetadata, ModelStatus, Signature, Target, TensorSpec, VersionStatus
@@ -29,7 +30,10 @@ def status(model: ModelStatus | None, target: Target) -> bytes:
     if not versions:
         what = "any versions" if wanted is None else f"version {wanted}"
         raise ModelNotFound(f"Could not find {what} of model {cut(name or '')}")
-    return orjson.dumps({"model_version_status": [_version(version) for version in versions]})
+    told: dict[str, Any] = {"model_version_status": [_version(version) for version in versions]}
+    if model is not None and task_of(model.metadata) is not None:
+        told |= card(name or "", model.metadata)  # NOTE: OpenAI's clients ask for a model on this path, too
+    return orjson.dumps(told)
 
 
 def _version(version: VersionStatus) -> dict[str, Any]:

@@ -83,6 +83,13 @@ def test_a_wrong_method_names_the_right_ones() -> None:
     assert caught.value.allowed == ("POST", "PUT")
 
 
+def test_a_preflight_makes_no_path() -> None:
+    """What only answers OPTIONS is not there."""
+    table = PathTable({"fake": Fake(("OPTIONS", "/x"))})
+    with pytest.raises(RouteNotFound):
+        table.find(Call("GET", "/x"))
+
+
 def test_an_unknown_path_is_cut_short_in_the_error() -> None:
     """A path of any length makes a short message."""
     with pytest.raises(RouteNotFound) as caught:
