@@ -9,7 +9,6 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -24,7 +23,7 @@ from backends.generate.decoder import open_decoder, slot_bytes
 from backends.generate.grammar import Grammars
 from backends.generate.requests import LONG_CHARS, Preparer, chars_of
 from backends.generate.scheduler import Job, Scheduler
-from backends.generate.sequence import Language
+from backends.generate.sequence import Delta, Language
 from backends.generate.settings import settings_of
 from backends.generate.tools import Family, family_of, shown_tokens
 from backends.generate.vocabulary import Vocabulary
@@ -134,15 +133,11 @@ def _metadata(source: ModelSource, layout: files.Layout, preparer: Preparer) -> 
     return ModelMetadata(source.name, source.version, PLATFORM, signatures, extras=extras)
 
 
-@asynccontextmanager
-async def _until(deadline: float | None) -> AsyncIterator[None]:
-    """Raises DeadlineExceeded at the deadline."""
-    if deadline is None:
-        yield
-        return
+async def _in_time(job: Job, deadline: float) -> list[Delta]:
+    """What is new. Raises DeadlineExceeded at the deadline."""
     try:
         async with asyncio.timeout(deadline - time.monotonic()):
-            yield
+            return await job.deltas()
     except TimeoutError:
         raise DeadlineExceeded("the answer was not complete in time") from None
 
@@ -174,8 +169,8 @@ class GenerateBackend:
         """The whole answers."""
         job = await self._start(request, streamed=False)
         try:
-            async with _until(request.deadline):
-                return whole(job.choices, await job.deltas())
+            deltas = await (job.deltas() if request.deadline is None else _in_time(job, request.deadline))
+            return whole(job.choices, deltas)
         finally:
             job.cancelled = True
 
@@ -184,8 +179,7 @@ class GenerateBackend:
         job = await self._start(request, streamed=True)
         try:
             while True:
-                async with _until(request.deadline):
-                    deltas = await job.deltas()
+                deltas = await (job.deltas() if request.deadline is None else _in_time(job, request.deadline))
                 if not deltas:
                     return
                 for part in parts_of(job.choices, deltas):

@@ -22,6 +22,7 @@ from gateway.errors import LoadFailed, OutOfMemory
 LOGITS_BYTES = 64 << 20
 """What a chunk's logits may take: a prompt's chunks are shorter where the vocabulary is large."""
 DEVICE = "cpu"
+POSITIONS = "position_ids"
 
 _DTYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 
@@ -63,11 +64,13 @@ class SlotDecoder:
                 # NOTE: zeros of this size are pages that cost nothing before they are written.
                 cache = np.zeros((slots, layout.kv_heads, length, layout.head_size), dtype)
                 self._caches.append((past, layout.names[f"present_{part}_names"] % layer, cache))
-        self._positions = "position_ids" in kinds
+        self._positions = POSITIONS in kinds
         self._logits_dtype = _dtype(kinds, layout.names["logits"])
         rows = max(slots, self.chunk)
-        self._logits = np.empty(rows * self.vocabulary, self._logits_dtype)
-        self._steps = [self._binding(slice(0, rows + 1)) for rows in range(slots)]
+        self._logits = np.empty((rows, self.vocabulary), self._logits_dtype)
+        self._tokens = np.zeros((slots, 1), np.int64)
+        self._lengths = np.zeros((slots, 1), np.int64)
+        self._steps = [self._step(rows) for rows in range(1, slots + 1)]
         self._prompts = [self._binding(slice(slot, slot + 1)) for slot in range(slots)]
 
     def prefill(self, slot: int, past: int, tokens: Sequence[int]) -> NDArray[np.float32]:
@@ -75,22 +78,37 @@ class SlotDecoder:
         ids = np.array([tokens], np.int64)
         mask = np.ones((1, past + len(tokens)), np.int64)
         positions = np.arange(past, past + len(tokens), dtype=np.int64)[None]
-        logits: NDArray[np.float32] = self._run(self._prompts[slot], ids, mask, positions)[0]
-        return logits
+        binding = self._prompts[slot]
+        _bind(binding, self._names["input_ids"], ids)
+        if self._positions:
+            _bind(binding, POSITIONS, positions)
+        self._bind_logits(binding, ids.shape)
+        return self._run(binding, mask, len(tokens))
 
     def decode(self, lengths: Sequence[int], tokens: Sequence[int]) -> NDArray[np.float32]:
         """One more token for each of the first slots."""
-        held = np.array(lengths, np.int64)[:, None]
-        mask = (np.arange(int(held.max()) + 1) <= held).astype(np.int64)
-        return self._run(self._steps[len(tokens) - 1], np.array(tokens, np.int64)[:, None], mask, held)[:, 0]
+        rows = len(tokens)
+        self._tokens[:rows, 0] = tokens
+        held = self._lengths[:rows]
+        held[:, 0] = lengths
+        mask = (np.arange(max(lengths) + 1) <= held).astype(np.int64)
+        return self._run(self._steps[rows - 1], mask, rows)
 
     def copy(self, source: int, target: int, length: int) -> None:
         """Make the target's first `length` tokens those of the source."""
         for _, _, cache in self._caches:
             cache[target, :, :length] = cache[source, :, :length]
 
+    def _step(self, rows: int) -> Any:
+        """PERF: all but the mask is bound once for all; each would cost 5 us a step."""
+        binding = self._binding(slice(0, rows))
+        _bind(binding, self._names["input_ids"], self._tokens[:rows])
+        if self._positions:
+            _bind(binding, POSITIONS, self._lengths[:rows])
+        self._bind_logits(binding, (rows, 1))
+        return binding
+
     def _binding(self, rows: slice) -> Any:
-        """PERF: the caches are bound once for all; each would cost 2 us a step."""
         binding = self._session.io_binding()
         for past, present, cache in self._caches:
             part = cache[rows]
@@ -98,19 +116,15 @@ class SlotDecoder:
             binding.bind_output(present, DEVICE, 0, part.dtype.type, part.shape, part.ctypes.data)
         return binding
 
-    def _run(
-        self, binding: Any, ids: NDArray[np.int64], mask: NDArray[np.int64], positions: NDArray[np.int64]
-    ) -> NDArray[np.float32]:
-        names = self._names
-        _bind(binding, names["input_ids"], ids)
-        _bind(binding, names["attention_mask"], mask)
-        if self._positions:
-            positions = np.ascontiguousarray(positions)
-            _bind(binding, "position_ids", positions)
-        shape = (*ids.shape, self.vocabulary)
-        binding.bind_output(names["logits"], DEVICE, 0, self._logits_dtype, shape, self._logits.ctypes.data)
+    def _bind_logits(self, binding: Any, shape: tuple[int, ...]) -> None:
+        name, pointer = self._names["logits"], self._logits.ctypes.data
+        binding.bind_output(name, DEVICE, 0, self._logits_dtype, (*shape, self.vocabulary), pointer)
+
+    def _run(self, binding: Any, mask: NDArray[np.int64], tokens: int) -> NDArray[np.float32]:
+        """Shapes: mask [rows, held] -> [tokens, vocabulary]."""
+        _bind(binding, self._names["attention_mask"], mask)
         self._session.run_with_iobinding(binding)
-        logits = self._logits[: ids.size * self.vocabulary].reshape(shape)
+        logits = self._logits[:tokens]
         return logits if logits.dtype == np.float32 else logits.astype(np.float32)
 
 

@@ -144,6 +144,10 @@ class Scheduler:
         self._living = 0
         """Choices that wait or run."""
         self._orders = 0
+        self._taken = 0
+        """The seats that are taken come first, this many."""
+        self._stirred = False
+        """A seat was taken or left since they were closed up."""
         self._closing = False
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name=f"generate-{name}", daemon=True)
@@ -188,9 +192,24 @@ class Scheduler:
                     self._changed.wait()
                 if self._closing:
                     break
-            self.step()
-        for job in {job for _, job in self._waiting} | {seat.job for seat in self._seats if seat.job}:
-            job.fail(NotReady("the model is being unloaded"))
+            try:
+                self.step()
+            except Exception as error:
+                log.exception("the batch failed; all its answers end")
+                self._abandon(InferenceFailed("the model failed while it was writing"), error)
+        self._abandon(NotReady("the model is being unloaded"), None)
+
+    def _abandon(self, error: GatewayError, cause: Exception | None) -> None:
+        """End everything with this error."""
+        error.__cause__ = cause
+        with self._changed:
+            waiting, self._waiting = self._waiting, deque()
+            self._living -= len(waiting)
+        for _, job in waiting:
+            job.fail(error)
+        for seat in self._seats:
+            if seat.choice is not None:
+                self._fail(seat, error)
 
     def step(self) -> None:
         """Let in and out, read a chunk, draw a token each."""
@@ -201,14 +220,15 @@ class Scheduler:
         self._draw()
 
     def _drop_cancelled(self) -> None:
-        for seat in self._seats:
+        for seat in self._seats[: self._taken]:
             if seat.job is not None and seat.job.cancelled:
                 self._free(seat)
-        if any(job.cancelled for _, job in self._waiting):
+        if self._waiting:
             with self._changed:
                 kept = [(choice, job) for choice, job in self._waiting if not job.cancelled]
-                self._living -= len(self._waiting) - len(kept)
-                self._waiting = deque(kept)
+                if len(kept) < len(self._waiting):
+                    self._living -= len(self._waiting) - len(kept)
+                    self._waiting = deque(kept)
 
     def _admit(self) -> None:
         while self._waiting:
@@ -219,14 +239,16 @@ class Scheduler:
             with self._changed:
                 self._waiting.popleft()
             self._orders += 1
+            self._stirred = True
             max(idle, key=lambda seat: seat.shared(choice)).take(choice, job, self._orders)
 
     def _close_up(self) -> None:
         """PERF: a step computes all slots up to the last that is taken, so the last moves into a hole."""
-        while True:
+        while self._stirred:
             hole = next((place for place, seat in enumerate(self._seats) if seat.choice is None), len(self._seats))
             last = max((place for place, seat in enumerate(self._seats) if seat.choice is not None), default=-1)
             if hole > last:
+                self._taken, self._stirred = hole, False
                 return
             self._decoder.copy(last, hole, self._seats[last].length)
             self._seats[hole], self._seats[last] = self._seats[last], Seat()
@@ -254,7 +276,7 @@ class Scheduler:
                 return
 
     def _reading(self) -> Iterator[tuple[int, Seat]]:
-        return ((place, seat) for place, seat in enumerate(self._seats) if seat.reading)
+        return ((place, seat) for place, seat in enumerate(self._seats[: self._taken]) if seat.reading)
 
     def _borrow(self, place: int, seat: Seat, choice: Choice) -> None:
         """Copy the beginning of the prompt from whoever has it."""
@@ -266,7 +288,7 @@ class Scheduler:
             seat.length = choice.cached_tokens = length
 
     def _draw(self) -> None:
-        drawing = [place for place, seat in enumerate(self._seats) if seat.drawing]
+        drawing = [place for place, seat in enumerate(self._seats[: self._taken]) if seat.drawing]
         if not drawing:
             return
         seats = self._seats[: drawing[-1] + 1]
@@ -309,5 +331,6 @@ class Scheduler:
 
     def _free(self, seat: Seat) -> None:
         seat.leave()
+        self._stirred = True
         with self._changed:
             self._living -= 1

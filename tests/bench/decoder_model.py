@@ -1,7 +1,6 @@
 """Writes a Llama-like decoder with random weights, in ONNX Runtime GenAI's layout: for measuring, it says nothing."""
 
 import json
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -35,9 +34,11 @@ SMOLLM = Shape(layers=30, hidden=576, inner=1536, heads=9, kv_heads=3, vocabular
 
 
 def write(folder: Path, tokenizer: Path, shape: Shape) -> None:
-    """The folder of a model; its tokenizer is that of another, whose tokens are the first of its own."""
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(tokenizer / name, folder / name)
+    """The folder of a model; its tokenizer is that of another, filled up with tokens that have some text."""
+    described = json.loads((tokenizer / "tokenizer.json").read_text("utf-8"))
+    known = described["model"]["vocab"]
+    known.update({f"~{token}": token for token in range(len(known), shape.vocabulary)})
+    (folder / "tokenizer.json").write_text(json.dumps(described))
     config = {
         "model": {
             "context_length": shape.context,

@@ -24,6 +24,7 @@ from pathlib import Path
 
 import decoder_model
 import numpy as np
+import uvloop
 from msgspec import Struct
 
 from backends import generate
@@ -35,6 +36,7 @@ from gateway.types import InferenceRequest
 DEMO = Path(__file__).resolve().parents[2] / "configs" / "models" / "tinychat" / "1"
 STREAMS = (1, 4, 8, 16)
 AIMS = {"tinychat": {1: 0.8, 8: 1.8}, "smollm": {1: 0.8, 8: 2.5}}
+THREADS = {"tinychat": 1, "smollm": os.cpu_count() or 1}
 PROMPT_TOKENS = 24
 
 
@@ -58,7 +60,8 @@ def main() -> None:
         if options.size == "smollm":
             folder = Path(scratch)
             decoder_model.write(folder, DEMO, decoder_model.SMOLLM)
-        asyncio.run(_compare(folder, options))
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_compare(folder, options))
 
 
 def _options() -> argparse.Namespace:
@@ -70,11 +73,11 @@ def _options() -> argparse.Namespace:
 
 
 async def _compare(folder: Path, options: argparse.Namespace) -> None:
-    config = generate.Config(slots=max(STREAMS), context_length=512)
+    config = generate.Config(slots=max(STREAMS), context_length=512, threads=THREADS[options.size])
     backend = await generate.load(ModelSource("bench", 1, folder, folder), config)
     assert isinstance(backend, GenerateBackend)
     described = layout.read_layout(folder, folder)
-    plain = open_decoder(described, folder, folder, 1, 512, 256, config.threads or os.cpu_count() or 1)
+    plain = open_decoder(described, folder, folder, 1, 512, 256, config.threads)
     print(
         f"{options.size}: answers of {options.tokens} tokens, tokens/s in all; ratios are medians of {options.rounds}"
     )

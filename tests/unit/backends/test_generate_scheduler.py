@@ -223,6 +223,28 @@ def test_failed_step_fails_its_choices_only() -> None:
     asyncio.run(main())
 
 
+def test_batch_survives_its_own_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even where a step breaks outside of any choice, every reader is told and later ones are answered."""
+
+    async def main() -> None:
+        scheduler = Scheduler(Recorder(slots=1), 5, "test")
+        jobs = [Job([_choice([5], 20)], False) for _ in range(3)]
+        with monkeypatch.context() as patched:
+            patched.setattr(Scheduler, "step", lambda _: 1 / 0)
+            for job in jobs:
+                scheduler.submit(job)
+            for job in jobs:
+                with pytest.raises(InferenceFailed):
+                    await job.deltas()
+        later = Job([_choice([5], 3)], False)
+        scheduler.submit(later)
+        await later.deltas()
+        assert _expected([5], 3) == later.choices[0].tokens
+        await asyncio.to_thread(scheduler.close)
+
+    asyncio.run(main())
+
+
 def test_close_tells_whoever_waits() -> None:
     """A model that is unloaded ends its answers with an error, and takes no more."""
 
