@@ -10,11 +10,14 @@ from msgspec.structs import replace
 from adapters import _json
 from adapters._tensorjson import check_lists, check_size
 from adapters.tfserving.render import cut, render
-from gateway.errors import InvalidTensor, MalformedBody, SignatureNotFound
+from gateway.errors import BodyTooLarge, InvalidTensor, MalformedBody, SignatureNotFound
 from gateway.interfaces import DecodeLimits
 from gateway.types import DEFAULT_SIGNATURE, ModelMetadata, Signature, TensorSpec
 
 SIGNATURE = "signature_name"
+
+_EXACT_SHARE = 4
+"""What is read one by one takes some 100 bytes a value: of the limit on values, it may have this part."""
 
 
 def parse_object(body: bytes, limits: DecodeLimits) -> dict[str, Any]:
@@ -24,12 +27,22 @@ def parse_object(body: bytes, limits: DecodeLimits) -> dict[str, Any]:
     """
     check_size(body, limits.elements)
     check_lists(body, limits.elements)
+    _check_exact(body, limits.elements // _EXACT_SHARE)
     document = _json.parse(body)
     if not isinstance(document, dict):
         raise MalformedBody(f"JSON Value: {render(document)} Is not object")
     if not isinstance(document.get(SIGNATURE, ""), str):
         raise ill_formed(document, "not formatted correctly. 'signature_name' key must be a string value.")
     return document
+
+
+def _check_exact(body: bytes, most: int) -> None:
+    """Raise BodyTooLarge if the body may hold more values than that; commas in strings count too."""
+    if len(body) > 2 * most and body.count(b",") > most:
+        raise BodyTooLarge(
+            "the body holds too many values: bodies that need the exact reader (NaN, strings, ragged lists, objects, "
+            f"examples, or a mistake in them) may hold {most} values"
+        )
 
 
 def signature_name(document: dict[str, Any]) -> str:
