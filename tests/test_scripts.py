@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = [ROOT / ".ci" / "run", *sorted(path for path in (ROOT / "scripts").glob("[a-z]*") if not path.suffix)]
-LOCKS = ["build", "runtime", "test", "cuda", "grpc", "clients-sagemaker", "clients-triton"]
+LOCKS = ["build", "runtime", "test", "cuda", "grpc", "clients-openai", "clients-sagemaker", "clients-triton"]
 
 NOTE_TAKER = """#!/bin/bash
 # Stands for an interpreter: notes what it is asked to install, and makes a venv with itself in it.
