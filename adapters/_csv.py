@@ -39,6 +39,12 @@ def decode_csv(body: bytes, spec: RowSpec, label_size: int = 0) -> Tensor:
     Raises MalformedBody, InvalidTensor and BodyTooLarge; rows, columns and lines are counted from 1, and a line is
     named where blank lines make it differ from the row.
     """
+    grid = decode_plain_csv(body, spec, label_size)
+    return _CellReader(spec, label_size).read(_unicode(body)) if grid is None else grid
+
+
+def decode_plain_csv(body: bytes, spec: RowSpec, label_size: int = 0) -> Tensor | None:
+    """As `decode_csv`, for a body of plain numbers and gaps; None for any other, which takes thirty times as long."""
     text = body.removeprefix(_BOM)
     if b"\r" in text:
         text = text.replace(b"\r\n", b"\n")
@@ -54,7 +60,7 @@ def decode_csv(body: bytes, spec: RowSpec, label_size: int = 0) -> Tensor:
         grid = _parse_plain(text, columns, spec)
         if grid is not None:
             return np.ascontiguousarray(grid[:, label_size:])
-    return _CellReader(spec, label_size).read(_unicode(body))
+    return None
 
 
 def _parse_plain(text: bytes, columns: int, spec: RowSpec) -> Tensor | None:

@@ -65,7 +65,7 @@ def decode_recordio(body: bytes, specs: Mapping[str, RowSpec]) -> Records:
         raise MalformedBody("the body has no records")
     if len(specs) == 1:
         [(name, spec)] = specs.items()
-        records = _decode_alike(body, name, spec) or _decode_similar(body, name, spec)
+        records = decode_alike(body, name, spec) or _decode_similar(body, name, spec)
         if records is not None:
             return records
     columns = {name: _Column(name, spec) for name, spec in specs.items()}
@@ -156,8 +156,8 @@ def _parse(parts: list[bytes], number: int) -> Any:
 # Records that are all alike...
 
 
-def _decode_alike(body: bytes, name: str, spec: RowSpec) -> Records | None:
-    """All records in one step if they are dense, packed and of one length; None if not.
+def decode_alike(body: bytes, name: str, spec: RowSpec) -> Records | None:
+    """All records in one step if they are dense, packed and of one length; None if not. Raises as `decode_recordio`.
 
     PERF: 1,000 records of 30 values in 1 % of the time that protobuf takes row by row.
     """

@@ -16,6 +16,7 @@ from adapters.sagemaker import container, errors, parts, requests, responses, ru
 from adapters.sagemaker.entry import ASYNC, CONTAINER, INVOKE, PREFIX, STREAM, Entry
 from adapters.sagemaker.environment import serve_defaults
 from adapters.sagemaker.forms import view
+from adapters.sagemaker.quick import decode_quickly
 from gateway.errors import GatewayError
 from gateway.interfaces import (
     Adapter,
@@ -117,6 +118,7 @@ class SageMaker:
             path=f"{endpoint}/async-invocations",
             target=find,
             decode=partial(self._decode, ASYNC),
+            decode_quickly=partial(self._decode_quickly, ASYNC),
             encode=self._endpoint_reply,
             accepted=runtime.accepted,
             input_uri=runtime.input_uri,
@@ -131,8 +133,15 @@ class SageMaker:
         stream: Callable[[AsyncIterator[InferenceResponse], InferenceRequest, Call], Reply] | None,
         target: Callable[[Call], Target] = from_path,
     ) -> Infer:
-        decode = partial(self._decode, entry)
-        return Infer(method="POST", path=path, target=target, decode=decode, encode=encode, stream=stream)
+        return Infer(
+            method="POST",
+            path=path,
+            target=target,
+            decode=partial(self._decode, entry),
+            decode_quickly=partial(self._decode_quickly, entry),
+            encode=encode,
+            stream=stream,
+        )
 
     def _execution_parameters(self, call: Call) -> Reply:
         config = self._config
@@ -144,9 +153,19 @@ class SageMaker:
 
     def _decode(self, entry: Entry, call: Call, target: Target, model: ModelMetadata) -> InferenceRequest:
         """SPEC: the body is judged before the answer's type: where both are wrong, the body's fault is told."""
+        content_type = entry.sent_type(call) or self._config.default_content_type
+        read = requests.decode(call.body, content_type, model, self._limits, self._config.libsvm_first_index)
+        return self._request(entry, call, model, read)
+
+    def _decode_quickly(
+        self, entry: Entry, call: Call, target: Target, model: ModelMetadata
+    ) -> InferenceRequest | None:
+        content_type = entry.sent_type(call) or self._config.default_content_type
+        read = decode_quickly(call.body, content_type, model, self._limits)
+        return None if read is None else self._request(entry, call, model, read)
+
+    def _request(self, entry: Entry, call: Call, model: ModelMetadata, read: requests.Decoded) -> InferenceRequest:
         config = self._config
-        content_type = entry.sent_type(call) or config.default_content_type
-        read = requests.decode(call.body, content_type, model, self._limits, config.libsvm_first_index)
         stream = entry.streams == "always" or (entry.streams == "asked" and read.stream)
         default = (model.response.accept or config.default_accept).partition(";")[0].strip().lower()
         offers = responses.STREAMED_OFFERS if stream else responses.OFFERS

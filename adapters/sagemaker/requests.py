@@ -30,7 +30,7 @@ from gateway.types import DEFAULT_SIGNATURE, ModelMetadata, Signature, Tensor, T
 
 OCTETS = "application/octet-stream"
 FORM = "application/x-www-form-urlencoded"
-_VALUES = "values"
+VALUES = "values"
 """What records call the features of a model with one input."""
 
 
@@ -255,8 +255,8 @@ def _recordio(body: Body) -> Decoded:
     name, spec = body.only()
     if spec.media == "image" and _BYTES_VALUE.search(body.data, 0, _LOOKED_AT):
         spec = TensorSpec(name, "string", (None,))  # encoded images, one a record
-    records = decode_recordio(body.data, {_VALUES: row_spec(spec, body.limits)})
-    tensor = shape_rows(records.features[_VALUES], spec)
+    records = decode_recordio(body.data, {VALUES: row_spec(spec, body.limits)})
+    tensor = shape_rows(records.features[VALUES], spec)
     return Decoded({name: tensor}, signature.name, uids=records.uids, metadata=records.metadata)
 
 

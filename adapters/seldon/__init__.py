@@ -110,10 +110,14 @@ class Seldon:
     # In...
 
     def _infer(self, method: str, path: str, decode: Decode) -> Infer:
-        return Infer(method=method, path=path, decode=decode, encode=self._message)
+        quickly = self._predict_quickly if decode == self._predict else _never_quickly
+        return Infer(method=method, path=path, decode=decode, decode_quickly=quickly, encode=self._message)
 
     def _predict(self, call: Call, target: Target, model: ModelMetadata) -> InferenceRequest | Reply:
         return self._decoder.predict(call, model)
+
+    def _predict_quickly(self, call: Call, target: Target, model: ModelMetadata) -> InferenceRequest | None:
+        return self._decoder.predict_quickly(call, model)
 
     def _feedback(self, call: Call, target: Target, model: ModelMetadata) -> InferenceRequest | Reply:
         """SPEC: a model that cannot learn from it thanks for it all the same."""
@@ -179,6 +183,11 @@ class Seldon:
 
     def _heads(self, call: Call) -> heads.Headers:
         return heads.headers(call, self._origins)
+
+
+def _never_quickly(call: Call, target: Target, model: ModelMetadata) -> InferenceRequest | None:
+    """Large bodies are rare here, and read on a thread."""
+    return None
 
 
 def create(config: Config, limits: DecodeLimits) -> Adapter:

@@ -41,20 +41,28 @@ class Decoder(Struct, frozen=True):
 
     def predict(self, call: Call, model: ModelMetadata, method: str = "") -> InferenceRequest:
         """The request of predict, or of the graph's method of that name. Raises RequestErrors."""
+        found = self._numbers(call, model, method)
         if is_class(model):
-            return self._for_class(call, model, method)
+            return self._for_class(call, model, method, found)
+        if found is not None:
+            return self._for_model(model, found)
+        payload = payload_of(message_of(call, self.limits))
         signature = default_signature(model)
-        array: Tensor | None = None
-        if len(signature.inputs) == 1 and (found := self._numbers(call, model)) is not None:
-            payload, array = found.payload, found.array
-        else:
-            payload = payload_of(message_of(call, self.limits))
-        if array is not None:
-            [(name, spec)] = signature.inputs.items()
-            inputs = {name: binding.bind_array(array, spec)}
-        else:
-            inputs = binding.bind(payload, signature.inputs, self.limits)
+        inputs = binding.bind(payload, signature.inputs, self.limits)
         return InferenceRequest(inputs=inputs, signature=signature.name, wire=self._wish(payload, model))
+
+    def predict_quickly(self, call: Call, model: ModelMetadata) -> InferenceRequest | None:
+        """As `predict`, for a message of numbers; None for any other, which takes thirty times as long."""
+        found = self._numbers(call, model, "")
+        if found is None:
+            return None
+        return self._for_class(call, model, "", found) if is_class(model) else self._for_model(model, found)
+
+    def _for_model(self, model: ModelMetadata, found: fast.Numbers) -> InferenceRequest:
+        signature = default_signature(model)
+        [(name, spec)] = signature.inputs.items()
+        inputs = {name: binding.bind_array(found.array, spec)}
+        return InferenceRequest(inputs=inputs, signature=signature.name, wire=self._wish(found.payload, model))
 
     def identity(self, call: Call) -> tuple[dict[str, Any], dict[str, Tensor], Wish]:
         """SPEC: a model without a transformation gives back what it was given: its parameters, outputs and wish."""
@@ -100,23 +108,21 @@ class Decoder(Struct, frozen=True):
 
     def route(self, call: Call, model: ModelMetadata) -> InferenceRequest:
         """The request of route. SPEC: of the request's meta, only puid is in the answer."""
-        request = self._for_class(call, model, "route")
+        request = self._for_class(call, model, "route", self._numbers(call, model, "route"))
         wish: Wish = request.wire
         kept = replace(wish, meta=_just_puid(wish.meta), returned_meta=False)
         return replace(request, wire=kept)
 
     # A user's class...
 
-    def _for_class(self, call: Call, model: ModelMetadata, method: str) -> InferenceRequest:
+    def _for_class(self, call: Call, model: ModelMetadata, method: str, found: fast.Numbers | None) -> InferenceRequest:
         signature = method or default_signature(model).name
-        raw = not method and not {"predict_raw", "predict_rest"}.isdisjoint(model.extras.get("has", ()))
-        found = None if raw else self._numbers(call, model)
         parameters: dict[str, Any]
         if found is not None:
             payload, parameters, inputs = found.payload, {}, {"X": found.array}
         else:
             message = message_of(call, self.limits)
-            payload, parameters, inputs = self._raw(message) if raw else self._read(message)
+            payload, parameters, inputs = self._raw(message) if _is_raw(model, method) else self._read(message)
         parameters |= {"names": payload.names, "meta": payload.meta}
         if "headers" in model.extras.get("has", ()):
             parameters["headers"] = _headers(call)
@@ -152,17 +158,19 @@ class Decoder(Struct, frozen=True):
 
     # Both...
 
-    def _numbers(self, call: Call, model: ModelMetadata) -> fast.Numbers | None:
+    def _numbers(self, call: Call, model: ModelMetadata, method: str) -> fast.Numbers | None:
         """The message, if it is a large one of numbers only."""
-        if len(call.body) <= _SMALL_BODY:
+        if len(call.body) <= _SMALL_BODY or _is_raw(model, method):
+            return None
+        specs = list(default_signature(model).inputs.values())
+        if not is_class(model) and len(specs) != 1:
             return None
         text = text_of(call)
         if text is None or len(text) <= _SMALL_BODY:
             return None
         if is_class(model):
             return fast.read_numbers(text, self.limits, None)
-        [spec] = default_signature(model).inputs.values()
-        dtype = spec.numpy_dtype
+        dtype = specs[0].numpy_dtype
         return fast.read_numbers(text, self.limits, dtype) if dtype.kind in "fiu" else None
 
     def _wish(self, payload: Payload, model: ModelMetadata, meta: dict[str, Any] | None = None) -> Wish:
@@ -183,6 +191,11 @@ class Decoder(Struct, frozen=True):
 def is_class(model: ModelMetadata) -> bool:
     """Whether a user's class answers, or whoever else takes payloads of any kind."""
     return "has" in model.extras or any(spec.dtype == "any" for spec in default_signature(model).inputs.values())
+
+
+def _is_raw(model: ModelMetadata, method: str) -> bool:
+    """Whether the class wants the whole message."""
+    return not method and not {"predict_raw", "predict_rest"}.isdisjoint(model.extras.get("has", ()))
 
 
 def _just_puid(meta: dict[str, Any] | None) -> dict[str, Any] | None:

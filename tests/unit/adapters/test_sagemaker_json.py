@@ -11,6 +11,7 @@ from sagemaker_decoding import FOUR, JSON, LIMITS, OTHER, ROW, model, read, refu
 
 from adapters.sagemaker.requests import decode
 from gateway.errors import BodyTooLarge, InvalidTensor, MalformedBody, SignatureNotFound
+from gateway.interfaces import DecodeLimits
 from gateway.types import ModelMetadata, Signature, TensorSpec
 
 
@@ -300,3 +301,10 @@ def test_lines() -> None:
 def test_lines_are_named(body: str, text: str) -> None:
     """Errors count lines, blank ones included."""
     assert refusal(body, "application/jsonlines")[1].startswith(text)
+
+
+def test_a_flood_of_documents_is_refused() -> None:
+    """65,536 documents are one body; a body of more costs kilobytes a byte and is told to send instances."""
+    assert len(decode(b"[1,2,3,4] " * 65_536, JSON, model(FOUR), DecodeLimits(), "auto").documents) == 65_536
+    with pytest.raises(BodyTooLarge, match="more than 65536 JSON documents"):
+        decode(b"1 " * 65_537, JSON, model(FOUR), DecodeLimits(), "auto")

@@ -5,11 +5,14 @@ import json
 from typing import Any
 
 import pytest
-from seldon_requests import request, user_class, x
+from seldon_requests import graph, request, spec, user_class, x
 
-from adapters.seldon import Config
+from adapters.seldon import Config, create
+from adapters.seldon.messages import start_of
+from adapters.seldon.requests import Decoder
 from gateway.errors import BodyTooLarge, InvalidTensor, MalformedBody
-from gateway.interfaces import DecodeLimits
+from gateway.interfaces import DecodeLimits, Infer
+from gateway.types import Call, ModelMetadata
 
 PNG = b"\x89PNG not really"
 PNG_TEXT = base64.b64encode(PNG).decode()
@@ -261,3 +264,59 @@ def test_feedback_without_data_carries_none() -> None:
     """Payloads that are no data, and null, are left out."""
     body = {"request": {"strData": "x", "data": None}, "truth": None, "reward": None}
     assert request(json.dumps(body), user_class(), "/send-feedback").inputs == {}
+
+
+# What takes no thread...
+
+NUMBERS = '{"data": {"ndarray": [' + ",".join(["[1.5, 2, 3, 4]"] * 100) + "]}}"
+
+
+@pytest.mark.parametrize("model", [user_class("predict"), graph(x=spec("float32", None, 4))])
+def test_numbers_are_read_at_once(model: ModelMetadata) -> None:
+    """A message of numbers is read quickly, as the exact way reads it."""
+    decoder = Decoder(DecodeLimits())
+    quick = decoder.predict_quickly(Call("POST", "/predict", body=NUMBERS.encode()), model)
+    exact = request(NUMBERS, model)
+    assert quick is not None
+    [tensor], [wanted] = quick.inputs.values(), exact.inputs.values()
+    assert (wanted.tolist(), wanted.dtype) == (tensor.tolist(), tensor.dtype)
+    assert exact.wire == quick.wire
+
+
+@pytest.mark.parametrize(
+    ("body", "model"),
+    [
+        ('{"strData": "' + "a" * 2000 + '"}', user_class("predict")),
+        ('{"data": {"ndarray": ["a"' + ',"a"' * 1000 + "]}}", user_class("predict")),
+        ('{"jsonData": [1' + ",1" * 1000 + "]}", graph(x=spec("float32", None))),
+        (NUMBERS, user_class("predict", "predict_raw")),
+        (NUMBERS, graph(x=spec("float32", None, 4), z=spec("float32", None, 4))),
+        (NUMBERS, graph(x=spec("string", None))),
+    ],
+)
+def test_other_messages_are_not_read_at_once(body: str, model: ModelMetadata) -> None:
+    """Whatever could take long is left to the exact way, and to a thread."""
+    assert Decoder(DecodeLimits()).predict_quickly(Call("POST", "/predict", body=body.encode()), model) is None
+
+
+def test_every_way_in_has_a_quick_one() -> None:
+    """No path reads a large body on the event loop without asking whether it is quick."""
+    operations = [one for one in create(Config(), DecodeLimits()).routes() if isinstance(one, Infer)]
+    assert [one.path for one in operations if one.decode_quickly is None] == []
+
+
+@pytest.mark.parametrize(
+    "value",
+    [{}, [], "it's", {"a": [1, 2.5, None, True], "b": {"c": "d" * 300}}, [[[]]] * 200, {str(n): n for n in range(99)}],
+)
+def test_a_message_is_shown_as_python_writes_it(value: Any) -> None:
+    """What an error repeats of a message is the beginning of its repr."""
+    assert start_of(value, 200) == repr(value)[:200]
+
+
+def test_only_what_is_shown_is_written() -> None:
+    """Of values nested as deeply as may be, and of many, no more is looked at than 200 characters."""
+    deep: list[Any] = []
+    for _ in range(5000):
+        deep = [deep]
+    assert start_of([deep] * 1_000_000, 200) == "[" * 200
