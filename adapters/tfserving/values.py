@@ -25,6 +25,7 @@ MIXED_IMAGES = "an image input takes either base64 values or numbers, not both"
 _NUMPY_RANK = 64
 _CHUNK = 1024
 _B64_HINT = "; b64 feeds string, uint8 and image inputs only"
+_TEXT_HINT = '; expected a string, or bytes as {"b64": "..."}'
 _IMAGE_HINT = '; an image is sent as {"b64": "..."}'
 _ALPHABET_HINT = ", the standard alphabet (+ and /) is expected"
 _DATA_URL_HINT = f"{_ALPHABET_HINT}, without 'data:...;base64,' before it"
@@ -176,7 +177,7 @@ def _unfit(item: Any, spec: TensorSpec) -> str | None:
     hint = ""
     if isinstance(item, dict):
         if spec.dtype in TEXTS and not is_b64(item):
-            return f"JSON Value: {render(item)} not formatted correctly for base64 data"
+            return f"JSON Value: {render(item)} not formatted correctly for base64 data{_TEXT_HINT}"
         if is_b64(item):
             if spec.dtype in (*TEXTS, "uint8") or spec.media == "image":
                 return None if unescape(item[B64]) is not None else _undecodable(item[B64])

@@ -20,6 +20,7 @@ from gateway.types import (
 )
 
 X = TensorSpec("graph_x", "float32", (None, 2))
+IMAGE = TensorSpec("x", "float32", (None, 2, 2, 3), "image")
 LIMITS = DecodeLimits()
 
 
@@ -129,17 +130,18 @@ def test_errors_help(body: str, told: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("spec", "value", "told"),
     [
-        ('"iVBORw0KGgo="', 'an image is sent as {"b64": "..."}'),
-        ('{"x": {"base64": "iVBORw0KGgo="}}', 'an image is sent as {"b64": "..."}'),
-        ('{"b64": "data:image/png;base64,iVBORw0KGgo="}', "without 'data:...;base64,' before it"),
+        (IMAGE, '"iVBORw0KGgo="', 'an image is sent as {"b64": "..."}'),
+        (IMAGE, '{"x": {"base64": "iVBORw0KGgo="}}', 'an image is sent as {"b64": "..."}'),
+        (IMAGE, '{"b64": "data:image/png;base64,iVBORw0KGgo="}', "without 'data:...;base64,' before it"),
+        (TensorSpec("x", "string", (None,)), '[{"role": "user"}]', '; expected a string, or bytes as {"b64": "..."}'),
     ],
 )
-def test_how_an_image_is_sent_is_told(value: str, told: str) -> None:
-    """Who forgets the b64 around an image, or leaves a data URL's head in it, learns what is expected."""
+def test_how_images_and_texts_are_sent_is_told(spec: TensorSpec, value: str, told: str) -> None:
+    """Who forgets the b64 around an image, leaves a data URL's head in it, or sends an object for a text, learns it."""
     with pytest.raises(InvalidTensor) as caught:
-        decode(f'{{"instances": [{value}]}}', model(("x", TensorSpec("x", "float32", (None, 2, 2, 3), "image"))))
+        decode(f'{{"instances": [{value}]}}', model(("x", spec)))
     assert told in str(caught.value)
 
 
