@@ -27,6 +27,7 @@ Format = Literal["instances", "inputs"]
 
 ROW: Format = "instances"
 COLUMN: Format = "inputs"
+PARAMETERS = "parameters"
 
 
 def decode(body: bytes, metadata: ModelMetadata, limits: DecodeLimits) -> InferenceRequest:
@@ -160,11 +161,17 @@ def _read_exactly(body: bytes, metadata: ModelMetadata, limits: DecodeLimits) ->
     if ROW in document:
         _check_row_outputs(signature)
         tensors = _from_instances(document, inputs, limits)
-        return InferenceRequest(inputs=tensors, signature=name, wire=ROW)
+        return InferenceRequest(inputs=tensors, signature=name, parameters=_parameters(document), wire=ROW)
     if COLUMN in document:
         tensors = _from_inputs(document[COLUMN], inputs, limits)
-        return InferenceRequest(inputs=tensors, signature=name, wire=COLUMN)
+        return InferenceRequest(inputs=tensors, signature=name, parameters=_parameters(document), wire=COLUMN)
     raise InvalidTensor("Missing 'inputs' or 'instances' key")
+
+
+def _parameters(document: dict[str, Any]) -> dict[str, Any]:
+    """NOTE: TF Serving has none, and passes over a key that it does not know; a language model is told by them how."""
+    parameters = document.get(PARAMETERS)
+    return parameters if isinstance(parameters, dict) else {}
 
 
 def _from_instances(document: dict[str, Any], inputs: dict[str, TensorSpec], limits: DecodeLimits) -> dict[str, Tensor]:
