@@ -15,6 +15,7 @@ from gateway.body import Body, ClientGone, Message, Receive
 from gateway.config import LimitsConfig
 from gateway.models import Models
 from gateway.observe import Observer
+from gateway.paths import PAGES
 from gateway.pipeline import Pipeline
 from gateway.streaming import Closable
 from gateway.trace import RequestIds, Trace, given_id
@@ -46,14 +47,9 @@ class Gateway:
         self._ids = RequestIds()
         self._models = models
         # The hot path never enters Starlette's router: its own pages are told apart by one set lookup.
-        routes = [
-            Route("/healthz", self._healthz),
-            Route("/readyz", self._readyz),
-            Route("/metrics", self._metrics),
-            Route("/statusz", self._statusz),
-        ]
-        self._pages = Starlette(routes=routes)
-        self._page_paths = frozenset(route.path for route in routes)
+        pages = (self._healthz, self._readyz, self._metrics, self._statusz)
+        self._pages = Starlette(routes=[Route(path, page) for path, page in zip(PAGES, pages, strict=True)])
+        self._page_paths = frozenset(PAGES)
 
     @property
     def draining(self) -> bool:

@@ -14,7 +14,7 @@ import uvloop
 from gateway import __version__, config, defaults, repository
 from gateway.config import Config, ConfigError
 from gateway.models import Models
-from gateway.paths import PathTable
+from gateway.paths import PAGES, PathTable
 from gateway.server import Assembly, listen, load_adapters, serve
 from gateway.summary import VersionSummary
 
@@ -90,7 +90,7 @@ def _settings(options: argparse.Namespace) -> tuple[Config, Path, tuple[Path, ..
     single = {name: base / folder for name, folder in chosen.models.items()}
     for root in (*roots, *single.values()):
         if not root.is_dir():
-            raise ConfigError(f"the models folder {root} does not exist")
+            raise ConfigError(f"the models folder {root} {'is no folder' if root.exists() else 'does not exist'}")
     if not roots and not single and not chosen.models_control.enabled:
         if options.config is None:
             raise ConfigError("nothing to serve: give a CONFIG.toml or --models DIR")
@@ -128,12 +128,22 @@ def _banner(assembly: Assembly, port: int) -> Iterable[str]:
         if service.name != service.model or service.protected:
             key = ", needs a key" if service.protected else ""
             yield f"  service    {service.name} -> {service.model} ({service.type}{key})"
+    yield from (f"  problem    {text}" for text in _unasked(assembly.config))
     yield from (f"  {line}" for line in _table(models))
     problems = dict(assembly.models.problems)
     default = assembly.config.default_service
     if default and assembly.directory.get(default) is None:
         problems["default_service"] = f"there is no service {default!r}"
     yield from (f"  problem    {name}: {problem}" for name, problem in problems.items())
+
+
+def _unasked(settings: Config) -> list[str]:
+    """Services whose keys nobody needs: allowed, but seldom meant."""
+    return [
+        f"services.{name}: it has keys, but app_auth is not true, so nobody needs them"
+        for name, service in settings.services.items()
+        if not service.app_auth and (service.app_codes or service.aws_credentials)
+    ]
 
 
 def _table(models: Sequence[VersionSummary]) -> Iterable[str]:
@@ -170,6 +180,8 @@ def _check(options: argparse.Namespace) -> int:
     scan = repository.scan(roots, None, assembly.models.single)
     for name, problem in scan.problems.items():
         print(f"{name}: {problem}", file=sys.stderr)
+    for text in _unasked(settings):
+        print(f"{options.config.name}: {text}", file=sys.stderr)
     missing = [
         f"services.{name}.model: there is no model {service.model or name!r}"
         for name, service in settings.services.items()
@@ -187,6 +199,7 @@ def _check(options: argparse.Namespace) -> int:
 
 def _routes(options: argparse.Namespace) -> int:
     rows = PathTable(load_adapters(defaults.configured(options.config))).rows()
+    rows += [("GET", path, "gateway", path.removeprefix("/")) for path in PAGES]
     width = max(len(path) for _, path, _, _ in rows)
     for method, path, protocol, name in rows:
         print(f"{method:<7} {path:<{width}}  {protocol} {name}")

@@ -11,6 +11,9 @@ from gateway.errors import MethodNotAllowed, RouteNotFound
 from gateway.interfaces import Adapter, Operation, Status
 from gateway.types import Call
 
+PAGES = ("/healthz", "/readyz", "/metrics", "/statusz")
+"""The gateway's own, beside the protocols."""
+
 _PREFIX = re.compile(r"/(?:services/(?P<service>[^/]+)|seldon/(?:[^/]+/(?!api/v[01]\.))?(?P<seldon>[^/]+))(?=/)")
 _FIELD = re.compile(r"\\\{(\w+)\\\}")
 _CACHED = 4096

@@ -54,6 +54,13 @@ def test_check_names_what_is_wrong(models: Path, text: str, message: str, capsys
     assert message in capsys.readouterr().err
 
 
+def test_check_tells_of_keys_that_nobody_needs(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Who sets keys and forgets to ask for them learns it; it is no error."""
+    assert main(["check", config(models, '[services.echo]\napp_codes = ["k"]')]) == 0
+    told = "gateway.toml: services.echo: it has keys, but app_auth is not true, so nobody needs them\n"
+    assert capsys.readouterr().err == told
+
+
 def test_check_looks_at_the_models_too(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A broken model.toml is found without loading anything."""
     (models / "echo" / "model.toml").write_text("versions = 'newest'")
@@ -75,6 +82,7 @@ def test_a_model_may_have_a_folder_of_its_own(models: Path, capsys: pytest.Captu
     ("text", "message"),
     [
         ("[models]\nmine = 'absent'", "absent does not exist"),
+        ("[models]\nmine = 'gateway.toml'", "gateway.toml is no folder"),
         ("[models]\n'a/b' = 'models/echo'", "gateway.toml: models: Expected `str` matching regex"),
         ("[models_control]\nenabled = true", "models_control.roots: no folder is named"),
         ("[limits]\nelements = 1", "models_dir: no models folder is named"),
@@ -102,6 +110,7 @@ def test_routes_lists_every_path(capsys: pytest.CaptureFixture[str]) -> None:
     predict = [line.split() for line in lines if line.endswith("tfserving predict")]
     assert [words[0] for words in predict] == ["POST"]
     assert predict[0][1].startswith("/v1/models")
+    assert "/readyz" in {line.split()[1] for line in lines}
 
 
 def test_models_loads_and_lists(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
