@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from msgspec import Meta, Struct
 
+from backends._cuda import cuda_problem
 from backends._ports import check_wanted, gather, input_port
 from backends._signatures import not_found
 from backends.generate import layout as files
@@ -107,7 +108,10 @@ def _load(source: ModelSource, config: Config) -> "GenerateBackend":
         slots + config.queue,
         layout.bos,
     )
-    note = "" if slots == config.slots else f"generate.memory_mib leaves room for {slots} slots"
+    notes = [] if slots == config.slots else [f"generate.memory_mib leaves room for {slots} slots"]
+    if source.device == "auto" and cuda_problem() is None:  # pragma: no cover (cuda)
+        notes.append("CUDA is not used: language models run on the CPU only so far")
+    note = "; ".join(notes)
     scheduler = Scheduler(decoder, config.queue, source.name)
     return GenerateBackend(_metadata(source, layout, preparer), preparer, scheduler, note)
 

@@ -159,7 +159,7 @@ def test_full_model_refuses() -> None:
 
     async def test(backend: GenerateBackend) -> None:
         answers = await asyncio.gather(
-            *(backend.infer(asked(STORY, seed=seed)) for seed in range(6)), return_exceptions=True
+            *(backend.infer(asked(STORY, ignore_eos=True)) for _ in range(6)), return_exceptions=True
         )
         assert [Overloaded] * 3 == [type(answer) for answer in answers if isinstance(answer, Exception)]
         await backend.infer(asked("Hello!"))
