@@ -61,7 +61,10 @@ class Job:
     # On the event loop...
 
     async def deltas(self) -> list[Delta]:
-        """What came since the last call, at most one delta a choice; empty when all is told."""
+        """What came since the last call, at most one delta a choice; empty when all is told.
+
+        A delta that has nothing to tell yet waits for the next; one that is not streamed for the choice's end.
+        """
         while True:
             self._told = False
             self._woken.clear()
@@ -75,11 +78,10 @@ class Job:
                     found[delta.choice] = delta
             if self.error is not None:
                 raise self.error
-            if found and (self._streamed or ended):
-                return list(found.values())
-            if ended:
-                return []
-            self._deltas.extendleft(found.values())
+            ready = [delta for delta in found.values() if ended or (self._streamed and not delta.empty)]
+            self._deltas.extendleft(delta for delta in found.values() if delta not in ready)
+            if ready or ended:
+                return ready
             await self._woken.wait()
 
 

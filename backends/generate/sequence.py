@@ -17,7 +17,7 @@ from backends.generate.vocabulary import Vocabulary
 Logits = NDArray[np.float32]
 
 
-class Delta(Struct):
+class Delta(Struct, eq=False):
     """What one step, or several, add to a choice."""
 
     choice: int

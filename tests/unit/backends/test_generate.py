@@ -233,6 +233,19 @@ def test_end_of_an_answer(parameters: dict[str, Any], text: str | None, reason: 
     on_model(test)
 
 
+def test_streamed_tokens_are_complete() -> None:
+    """Tokens that end within a character are told with the one that completes it."""
+
+    async def test(backend: GenerateBackend) -> None:
+        request = asked("Repeat after me: \U0001f680 \U0001f409", temperature=0, max_tokens=40, ignore_eos=True)
+        whole = await backend.infer(request)
+        _, parts = await _streamed(backend, request)
+        told = [token for part in parts for token in part["token_ids"]]
+        assert whole.parameters["choices"][0]["token_ids"] == told
+
+    on_model(test)
+
+
 def test_logprobs_cover_the_text() -> None:
     """Each token of the text has an entry; their bytes together are the text, streamed or not."""
 
