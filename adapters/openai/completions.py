@@ -31,7 +31,9 @@ class Completions(Struct, frozen=True):
         if task_of(metadata) != "generate":
             raise Refusal("this model does not complete text", "model", status=404)
         given, ignored = fields.read(target.parsed, fields.COMPLETION, _OWN, self.unknown)
-        prompts = inputs.read(target.parsed, "prompt", _MOST_PROMPTS, empty=True)
+        prompts = inputs.read(
+            target.parsed, "prompt", _MOST_PROMPTS, empty=True, longest=metadata.extras.get("context_length")
+        )
         fields.check_stream_options(given)
         choices = given.get("n", 1)
         fields.check_choices(choices, self.most_choices)

@@ -28,7 +28,8 @@ class Embeddings(Struct, frozen=True):
         if task_of(metadata) != "embed":
             raise Refusal("this model does not embed text", "model", status=404)
         given, ignored = fields.read(target.parsed, fields.EMBEDDING, _OWN, self.unknown)
-        texts = inputs.read(target.parsed, "input", _MOST_INPUTS, empty=False)
+        longest = None if given.get("truncate") else metadata.extras.get("context_length")
+        texts = inputs.read(target.parsed, "input", _MOST_INPUTS, empty=False, longest=longest)
         _check_dimensions(given.get("dimensions"), metadata)
         return InferenceRequest(
             inputs={"text": np.array(texts.texts, object)},

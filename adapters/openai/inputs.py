@@ -24,8 +24,8 @@ class Inputs(Struct, frozen=True):
         return len(self.texts)
 
 
-def read(document: Mapping[str, Any], name: str, most: int, *, empty: bool) -> Inputs:
-    """The field's value; `empty` tells whether a text may be. Raises Refusal."""
+def read(document: Mapping[str, Any], name: str, most: int, *, empty: bool, longest: int | None = None) -> Inputs:
+    """The field's value; `empty` tells whether a text may be, `longest` how many tokens. Raises Refusal."""
     value = document.get(name)
     if value is None:
         raise Refusal(f"missing {name}", name, "missing_required_parameter")
@@ -33,7 +33,7 @@ def read(document: Mapping[str, Any], name: str, most: int, *, empty: bool) -> I
         value = [value]
     if not isinstance(value, list):
         raise wrong(name, "a string, a list of strings, or token ids", value, "invalid_type")
-    if value and all(isinstance(one, int) and not isinstance(one, bool) for one in value):
+    if value and isinstance(value[0], int):
         value = [value]
     if not 1 <= len(value) <= most:
         raise Refusal(f"{name}: expected 1 to {most} items, got {len(value)}", name, "invalid_value")
@@ -43,4 +43,8 @@ def read(document: Mapping[str, Any], name: str, most: int, *, empty: bool) -> I
         return Inputs(value)
     if not all(isinstance(one, list) and one for one in value):
         raise Refusal(f"{name}: expected only strings, or only lists of token ids", name, "invalid_type")
+    # PERF: millions of tokens are refused by their number, before one of them is looked at.
+    if longest is not None and (most_tokens := max(map(len, value))) > longest:
+        reason = f"{name}: it has {most_tokens} tokens; the model takes {longest}"
+        raise Refusal(reason, name, "context_length_exceeded")
     return Inputs([""] * len(value), {TOKENS: [token_ids(one, name) for one in value]})

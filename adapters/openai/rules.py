@@ -138,6 +138,8 @@ def token_ids(value: Any, name: str) -> list[int]:
     token = whole(0, INT64 - 1)
     if not isinstance(value, list):
         raise wrong(name, "a list of token ids", value, "invalid_type")
+    if all(type(one) is int for one in value) and min(value, default=0) >= 0:
+        return value
     return [token(one, name) for one in value]
 
 

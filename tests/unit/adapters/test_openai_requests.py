@@ -264,6 +264,17 @@ def test_only_vectors_that_were_made_for_it_are_cut() -> None:
         decode(VECTORS, {"input": "a", "dimensions": 5}, metadata)
 
 
+def test_too_many_tokens_are_refused_by_their_number() -> None:
+    """Before one of them is looked at."""
+    with pytest.raises(Refusal) as caught:
+        decode(TEXTS, {"prompt": [[1], ["x"] * 9]}, model(context_length=8))
+    assert (caught.value.param, caught.value.code) == ("prompt", "context_length_exceeded")
+    with pytest.raises(Refusal):
+        decode(VECTORS, {"input": [1] * 9}, model("embed", context_length=8))
+    cut = decode(VECTORS, {"input": [1] * 9, "truncate": True}, model("embed", context_length=8))
+    assert cut.parameters["prompt_token_ids"] == [[1] * 9]
+
+
 def test_unknown_fields_may_be_refused() -> None:
     """A strict gateway tells of the first one."""
     with pytest.raises(Refusal) as caught:
