@@ -16,11 +16,12 @@ ROOT = HERE.parent.parent
 
 
 class Contender:
-    """A running server."""
+    """A running server, or one model of it."""
 
-    def __init__(self, name: str, command: Sequence[str], process: "subprocess.Popen[str]") -> None:
+    def __init__(self, name: str, url: str, process: "subprocess.Popen[str]") -> None:
         self.name = name
-        self.url = f"{_address(command, process)}/v1/models/{mlp.NAME}:predict"
+        self.url = url
+        self.pid = process.pid
         self._process = psutil.Process(process.pid)
 
     def cpu_seconds(self) -> float:
@@ -37,12 +38,24 @@ class Contender:
         return [self._process, *self._process.children(recursive=True)]
 
 
-def _address(command: Sequence[str], process: "subprocess.Popen[str]") -> str:
+def start(stack: contextlib.ExitStack, command: Sequence[str]) -> tuple[str, "subprocess.Popen[str]"]:
+    """A process that prints its address, and that address; the process ends with the stack."""
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    stack.enter_context(process)
+    stack.callback(process.terminate)
     assert process.stdout is not None
     for line in process.stdout:
         if found := re.search(r"on (http://\S+)", line):
-            return found[1]
+            return found[1], process
     sys.exit(f"this server did not start; run it by hand to see why:\n  {' '.join(command)}")
+
+
+def gateway_command(models: Path, *, access_log: bool = True) -> list[str]:
+    """The gateway as it is delivered, on a free port; its settings are written beside the models."""
+    settings = models.parent / "bench.toml"
+    settings.write_text(f'[gateway]\naccess_log = "{"json" if access_log else "off"}"\n')
+    serve = ["-m", "gateway", "serve", str(settings), "--models", str(models), "--port", "0", "--device", "cpu"]
+    return [sys.executable, *serve]
 
 
 @contextlib.contextmanager
@@ -51,19 +64,13 @@ def running(*, access_log: bool) -> Iterator[list[Contender]]:
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         models = Path(folder) / "models"
         model = str(mlp.write_model(models))
-        settings = Path(folder) / "bench.toml"
-        settings.write_text(f'[gateway]\naccess_log = "{"json" if access_log else "off"}"\n')
-        serve = ["-m", "gateway", "serve", str(settings), "--models", str(models), "--port", "0", "--device", "cpu"]
-        arguments = {
-            "gateway": serve,
-            "yardstick": [str(HERE / "yardstick.py"), model],
-            "plain json": [str(HERE / "plain_json.py"), model],
+        commands = {
+            "gateway": gateway_command(models, access_log=access_log),
+            "yardstick": [sys.executable, str(HERE / "yardstick.py"), model],
+            "plain json": [sys.executable, str(HERE / "plain_json.py"), model],
         }
         contenders = []
-        for name, rest in arguments.items():
-            command = [sys.executable, *rest]
-            process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-            stack.enter_context(process)
-            stack.callback(process.terminate)
-            contenders.append(Contender(name, command, process))
+        for name, command in commands.items():
+            address, process = start(stack, command)
+            contenders.append(Contender(name, f"{address}/v1/models/{mlp.NAME}:predict", process))
         yield contenders

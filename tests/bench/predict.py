@@ -46,7 +46,7 @@ def main() -> None:
         for contender in contenders:
             measure(contender, bodies[1], 8, 1)
         neighbours = Neighbours(contenders)
-        samples = measure_all(contenders, bodies, options)
+        samples = measure_all(contenders, bodies, options.connections, options)
         print("\n".join((*table(samples), *verdict(samples), *memory(contenders), neighbours.told())))
 
 
@@ -78,17 +78,19 @@ def _predictions(contender: Contender, body: bytes) -> np.ndarray:
         return np.array(json.load(reply)["predictions"], np.float32)
 
 
-def measure_all(contenders: Sequence[Contender], bodies: dict[int, Path], options: argparse.Namespace) -> Samples:
+def measure_all(
+    contenders: Sequence[Contender], bodies: dict[int, Path], connections: Iterable[int], options: argparse.Namespace
+) -> Samples:
     """Every cell of every server in every round."""
-    cells = [(rows, connections) for rows in bodies for connections in options.connections]
+    cells = [(rows, count) for rows in bodies for count in connections]
     samples: Samples = {cell: {contender.name: [] for contender in contenders} for cell in cells}
     for number in range(options.rounds):
         # Whoever goes first in one round goes last in the next...
         order = contenders if number % 2 == 0 else contenders[::-1]
-        for rows, connections in cells:
+        for cell in cells:
             for contender in order:
-                sample = measure(contender, bodies[rows], connections, options.seconds)
-                samples[rows, connections][contender.name].append(sample)
+                sample = measure(contender, bodies[cell[0]], cell[1], options.seconds)
+                samples[cell][contender.name].append(sample)
     return samples
 
 

@@ -58,24 +58,25 @@ def _installed(distribution: str) -> bool:
     return True
 
 
-def table(samples: Samples) -> Iterable[str]:
+def table(samples: Samples, base: str = "yardstick") -> Iterable[str]:
     """One line a cell and server."""
-    yield "\nMedians, and in brackets the ratio to the yardstick"
-    yield f"{'rows':>4} {'conn.':>5}  {'server':<10}" + "".join(f"{column.title:>18}" for column in _COLUMNS)
+    width = max(len(name) for named in samples.values() for name in named)
+    yield f"\nMedians, and in brackets the ratio to {base}"
+    yield f"{'rows':>4} {'conn.':>5}  {'server':<{width}}" + "".join(f"{column.title:>18}" for column in _COLUMNS)
     for (rows, connections), named in samples.items():
         for name in named:
-            figures = "".join(f"{_figure(named, name, column):>18}" for column in _COLUMNS)
-            yield f"{rows:>4} {connections:>5}  {name:<10}{figures}"
+            figures = "".join(f"{_figure(named, name, base, column):>18}" for column in _COLUMNS)
+            yield f"{rows:>4} {connections:>5}  {name:<{width}}{figures}"
 
 
-def _figure(named: dict[str, list[Sample]], name: str, column: _Column) -> str:
+def _figure(named: dict[str, list[Sample]], name: str, base: str, column: _Column) -> str:
     median = statistics.median(getattr(sample, column.field) for sample in named[name]) * column.scale
-    return f"{median:{column.form}} ({_ratio(named, name, column.field):.2f})"
+    return f"{median:{column.form}} ({ratio(named, name, base, column.field):.2f})"
 
 
-def _ratio(named: dict[str, list[Sample]], name: str, field: str) -> float:
-    """The median over the rounds of a figure relative to the yardstick's in the same round."""
-    pairs = zip(named[name], named["yardstick"], strict=True)
+def ratio(named: dict[str, list[Sample]], name: str, base: str, field: str) -> float:
+    """The median over the rounds of a figure relative to the base's in the same round."""
+    pairs = zip(named[name], named[base], strict=True)
     ratios = [float(getattr(own, field) / getattr(other, field)) for own, other in pairs]
     return statistics.median(ratios)
 
@@ -84,8 +85,9 @@ def verdict(samples: Samples) -> Iterable[str]:
     """How the gateway stands to the aims."""
     yield "\nRequests/s of the gateway against the yardstick"
     for rows, aim in AIMS.items():
-        ratios = [_ratio(named, "gateway", "requests_per_s") for cell, named in samples.items() if cell[0] == rows]
-        shown = ", ".join(f"{ratio:.2f}" for ratio in ratios)
+        cells = [named for cell, named in samples.items() if cell[0] == rows]
+        ratios = [ratio(named, "gateway", "yardstick", "requests_per_s") for named in cells]
+        shown = ", ".join(f"{one:.2f}" for one in ratios)
         yield f"  {rows:>2} rows: {shown}; aim {aim:.1f}: {'reached' if min(ratios) >= aim else 'missed'}"
 
 
