@@ -1,5 +1,6 @@
 """What a language model's answer is made of: text from tokens, the next token from logits, calls from text."""
 
+import json
 from collections import Counter
 from typing import Any
 
@@ -14,7 +15,8 @@ from backends.generate.grammar import Grammars, grammar_of
 from backends.generate.sampling import Sampler, logprob_entry
 from backends.generate.settings import Settings, settings_of
 from backends.generate.tools import CallReader, Tools, family_of, tools_of
-from gateway.errors import InvalidTensor
+from backends.generate.vocabulary import Vocabulary
+from gateway.errors import InvalidTensor, LoadFailed
 
 VOCABULARY = tinychat.vocabulary()
 
@@ -43,6 +45,43 @@ def test_control_tokens_show_nothing() -> None:
     """A control token has no text, unless it marks a tool call."""
     assert Detokenizer(VOCABULARY, frozenset()).push(1) == ""
     assert Detokenizer(VOCABULARY, frozenset({1})).push(1) == "<|im_start|>"
+
+
+def _sentencepiece_like(decoder: dict[str, Any] | None) -> Vocabulary:
+    pieces = ["<unk>", "\u2581a", "b", "<0xC3>", "<0xA9>", "<pad>"]
+    described = {
+        "model": {
+            "type": "BPE",
+            "vocab": {piece: token for token, piece in enumerate(pieces)},
+            "merges": [],
+            "unk_token": "<unk>",
+            "byte_fallback": True,
+        },
+        "decoder": decoder,
+        "added_tokens": [
+            {"id": 5, "content": "<pad>", "special": True}
+            | dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+        ],
+    }
+    return Vocabulary(json.dumps(described), 8)
+
+
+def test_sentencepiece_like_tokens() -> None:
+    """Spaces are pieces' first characters, unknown characters come as bytes, and the first space is dropped."""
+    replace = {"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "}
+    strip = {"type": "Strip", "content": " ", "start": 1, "stop": 0}
+    decoders = [replace, {"type": "ByteFallback"}, {"type": "Fuse"}, strip]
+    vocabulary = _sentencepiece_like({"type": "Sequence", "decoders": decoders})
+    assert vocabulary.bytes == [b"<unk>", b" a", b"b", b"\xc3", b"\xa9", b"<pad>", b"", b""]
+    detokenizer = Detokenizer(vocabulary, frozenset())
+    assert [detokenizer.push(token) for token in (1, 2, 1, 3, 4, 5, 7)] == ["a", "b", " a", "", "é", "", ""]
+
+
+@pytest.mark.parametrize("decoder", [None, {"type": "WordPiece", "prefix": "##", "cleanup": True}])
+def test_tokens_of_another_kind_are_refused(decoder: dict[str, Any] | None) -> None:
+    """A tokenizer whose tokens have no bytes of their own is refused at load."""
+    with pytest.raises(LoadFailed, match="a decoder of kind"):
+        _sentencepiece_like(decoder)
 
 
 @pytest.mark.parametrize(
