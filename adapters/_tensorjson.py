@@ -27,6 +27,7 @@ R = TypeVar("R")
 _KEEP_BYTES = 4 << 20
 """A parser keeps buffers of about twice its largest body; after a larger one it is dropped."""
 _ELEMENTS_PER_LIST = 4
+_ELEMENTS_PER_TEXT = 32
 _NUMBER_BYTES = b"0123456789+-.eE \t\r\n"
 _TOKENS = {"token": (b"NaN", b"Infinity", b"-Infinity"), "string": (b'"NaN"', b'"Infinity"', b'"-Infinity"')}
 
@@ -72,11 +73,15 @@ def check_size(body: bytes, elements: int) -> None:
 
 
 def check_lists(body: bytes, elements: int) -> None:
-    """Raise BodyTooLarge if the body holds too many lists and objects to be made into Python's."""
+    """Raise BodyTooLarge if the body holds too many lists, objects and texts to be made into Python's."""
     # PERF: such a list costs ten times as much as the number in it.
     most = elements // _ELEMENTS_PER_LIST
     if len(body) > most and body.count(b"[") + body.count(b"{") > most:
         raise BodyTooLarge(f"the body is not a rectangle of numbers, and holds more than {most} lists and objects")
+    # PERF: texts cost little here, but much on their way to a model, where the interpreter's lock is held.
+    most = elements // _ELEMENTS_PER_TEXT
+    if len(body) > 3 * most and body.count(b'"') > 2 * most and body.count(b'"') - body.count(b'\\"') > 2 * most:
+        raise BodyTooLarge(f"the body holds more than {most} texts")
 
 
 def too_many(elements: int) -> BodyTooLarge:

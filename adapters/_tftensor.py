@@ -16,6 +16,8 @@ from gateway.errors import BodyTooLarge, InferenceFailed, InvalidTensor
 from gateway.types import Tensor
 
 _RANK = 64
+_MOST_FILLED, _MOST_FILLED_TEXTS = 1 << 20, 1 << 16
+"""Elements that a list which is too short is filled up to. PERF: else a hundred bytes make a gigabyte of texts."""
 
 
 class _Type(Struct, frozen=True):
@@ -144,6 +146,9 @@ def _values(values: Any, kind: _Type, size: int) -> Tensor:
     given = [] if values is None else values if isinstance(values, list) else [values]
     if len(given) > size:
         raise InvalidTensor(f"tftensor: {kind.field} has {len(given)} values; the shape takes {size}")
+    most = _MOST_FILLED_TEXTS if kind.field == "stringVal" else _MOST_FILLED
+    if len(given) < size and size > most:
+        raise BodyTooLarge(f"tftensor: {kind.field} has {len(given)} values for {size}; at most {most} are filled up")
     flat = np.empty(size, kind.dtype.newbyteorder("="))
     flat[: len(given)] = _parsed(given, kind)
     if len(given) < size:

@@ -141,6 +141,14 @@ def test_too_many_lists_are_refused() -> None:
         _tensorjson.check_lists(b"[[1],[2]]", 8)
 
 
+def test_texts_are_counted_before_they_are_read() -> None:
+    """As many texts as may be are taken, one more is not; quotes within a text make none."""
+    _tensorjson.check_lists(b'["a","b"]', 64)
+    _tensorjson.check_lists(b'["a","%b"]' % (b'\\"' * 100), 64)
+    with pytest.raises(BodyTooLarge, match="more than 2 texts"):
+        _tensorjson.check_lists(b'["a","b","c"]', 64)
+
+
 @pytest.mark.parametrize(
     ("tensor", "text"),
     [

@@ -98,6 +98,20 @@ def test_size_is_bounded() -> None:
 
 
 @pytest.mark.parametrize(
+    ("dtype", "field", "value", "most"),
+    [("DT_FLOAT", "floatVal", 1, 1 << 20), ("DT_STRING", "stringVal", "QQ==", 1 << 16)],
+)
+def test_short_lists_are_filled_up_to_a_bound(dtype: str, field: str, value: object, most: int) -> None:
+    """A list that goes on with its last value does so a while, not for a gigabyte; a whole one has no such bound."""
+    given = {field: [value]}
+    assert decode_tftensor(proto(dtype, [str(most)], **given), 1 << 24).size == most
+    with pytest.raises(BodyTooLarge, match=f"{field} has 1 values for {most + 1}; at most {most} are filled up"):
+        decode_tftensor(proto(dtype, [str(most + 1)], **given), 1 << 24)
+    whole = {field: [value] * (most + 1)}
+    assert decode_tftensor(proto(dtype, [str(most + 1)], **whole), 1 << 24).size == most + 1
+
+
+@pytest.mark.parametrize(
     "dtype", ["float16", "float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
 )
 @pytest.mark.parametrize("shape", [(), (1,), (2, 2), (0, 3), (1, 1)])
