@@ -240,6 +240,7 @@ def test_queue_is_bounded_and_forgets_who_left() -> None:
         with pytest.raises(Overloaded):
             await queue.vectors([[3]])
         leaving.cancel()
+        await asyncio.wait({leaving})
         gate.set()
         assert len(await running) == 1
         with pytest.raises(InferenceFailed, match="seven"):
