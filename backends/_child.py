@@ -57,6 +57,10 @@ class Stream:
             self.parts.close()
 
 
+class Gone(EOFError):
+    """The gateway does not listen any more. A class's own connections may break too: that is its failure only."""
+
+
 class Line:
     """The connection to the gateway."""
 
@@ -80,9 +84,12 @@ class Line:
             found += self._reader.filled(count)
 
     def send(self, kind: int, header: dict[str, Any], tensors: Tensors | None = None) -> None:
-        """Blocks while the gateway does not read. Raises TypeError or ValueError for what cannot be sent."""
+        """Blocks while the gateway does not read. Raises TypeError or ValueError for what cannot be sent, and Gone."""
         for buffer in pack(kind, header, tensors):
-            self._socket.sendall(buffer)
+            try:
+                self._socket.sendall(buffer)
+            except (BrokenPipeError, ConnectionResetError):
+                raise Gone from None
 
 
 class Server:
@@ -166,8 +173,8 @@ class Server:
         """Whatever the class raises is told to the gateway, and what was not meant for the caller to the log."""
         try:
             yield
-        except (BrokenPipeError, ConnectionResetError):
-            raise EOFError from None
+        except Gone:
+            raise
         except BaseException as error:
             told = failure(error, self._model, self._folder)
             if told["kind"] != "user":

@@ -238,17 +238,19 @@ class Pool:
             return
         if frame.kind == PART:
             if not job.over:
-                job.part(InferenceResponse(frame.tensors, frame.header["parameters"]))
+                job.part(_response(frame))
             return
+        # NOTE: what is no answer must be found out while the call is still the worker's, or nobody would answer it.
+        answer = _response(frame) if frame.kind == END else failure_of(frame.header)
         del jobs[job.number]
         job.worker = None
         if job.timer is not None:
             job.timer.cancel()
         if not job.over:
-            if frame.kind == END:
-                job.end(InferenceResponse(frame.tensors, frame.header["parameters"]))
+            if isinstance(answer, InferenceResponse):
+                job.end(answer)
             else:
-                job.fail(failure_of(frame.header))
+                job.fail(answer)
         if frame.kind == ERROR and frame.header["kind"] == "memory":
             worker.kill("used all the memory that it may have")
         self._dispatch()
@@ -359,6 +361,14 @@ class Pool:
                     for job in self._ready[worker].values():
                         job.may_retry = False
                     worker.kill(f"used more memory than its limit of {limit >> 20} MiB")
+
+
+def _response(frame: Frame) -> InferenceResponse:
+    """What an END or a PART says. Raises KeyError or TypeError for what is no answer."""
+    parameters = frame.header["parameters"]
+    if not isinstance(parameters, dict):
+        raise TypeError("an answer's parameters are no object")
+    return InferenceResponse(frame.tensors, parameters)
 
 
 async def _closed(worker: Worker) -> str:

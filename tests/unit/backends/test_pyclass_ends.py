@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from user_class import ECHO, complete, loaded, on_loop, parts_of, request, y
 
-from gateway.errors import DeadlineExceeded, LoadFailed, NotReady, Overloaded
+from backends._frames import END, ERROR
+from gateway.errors import DeadlineExceeded, InferenceFailed, LoadFailed, NotReady, Overloaded
 from gateway.types import InferenceResponse
 
 SLOW = """
@@ -213,3 +214,50 @@ async def test_a_class_that_takes_too_long_to_start(tmp_path: Path) -> None:
     with pytest.raises(LoadFailed, match=r"not ready after 0\.5 s"):
         async with loaded(tmp_path, "import time\ntime.sleep(60)", start_seconds=0.5):
             pass
+
+
+# What is no answer...
+
+FALSE = """
+    import json, os, struct, sys, time
+    class Model:
+        def predict(self, X, names):
+            kind, rest = int(X[0]), [{}, {"parameters": [1]}][int(X[1])]
+            for number in range(100):
+                header = json.dumps({"id": number, **rest}).encode()
+                os.write(int(sys.argv[1]), struct.pack("<BxxxIQ", kind, len(header), 0) + header)
+            time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(("kind", "variant"), [(END, 0), (END, 1), (ERROR, 0)])
+def test_a_false_answer_leaves_nobody_waiting(tmp_path: Path, kind: int, variant: int) -> None:
+    """A class that writes to the connection itself is ended, and its caller told so at once."""
+
+    async def call() -> None:
+        async with loaded(tmp_path, FALSE, retry=False) as backend:
+            with pytest.raises(NotReady, match="sent what is no answer"):
+                await asyncio.wait_for(backend.infer(request([kind, variant])), 10)
+
+    asyncio.run(call())
+
+
+BROKEN = """
+    import os
+    class Model:
+        def predict(self, X, names):
+            if X[0]:
+                raise [None, BrokenPipeError, ConnectionResetError, EOFError][int(X[0])]("the database is gone")
+            return [str(os.getpid())]
+"""
+
+
+@on_loop
+async def test_a_broken_connection_of_the_class_is_its_own_failure(tmp_path: Path) -> None:
+    """What looks like the end of the gateway, but comes from the class, costs one call and no worker."""
+    async with loaded(tmp_path, BROKEN) as backend:
+        before = y(await backend.infer(request([0.0])))
+        for kind in (1.0, 2.0, 3.0):
+            with pytest.raises(InferenceFailed, match="the database is gone"):
+                await backend.infer(request([kind]))
+        assert before == y(await backend.infer(request([0.0])))
