@@ -2,11 +2,13 @@
 
 from typing import Any
 
+from backends._failure_frames import recalled
 from backends._frames import REQUEST, Buffer, Tensors, pack
 from gateway.errors import (
     GatewayError,
     InferenceFailed,
     InvalidTensor,
+    LoadFailed,
     NotReady,
     OutOfMemory,
     UserError,
@@ -30,9 +32,16 @@ def loss_of(ending: str) -> GatewayError:
     return OutOfMemory(text, RETRY_AFTER_SECONDS) if "memory" in ending else NotReady(text, RETRY_AFTER_SECONDS)
 
 
+def refusal_of(header: dict[str, Any]) -> GatewayError:
+    """Why a worker did not get ready, as it tells."""
+    return recalled(header) if header["kind"] == "own" else LoadFailed(header["message"])
+
+
 def failure_of(header: dict[str, Any]) -> GatewayError:
     """What a worker tells of, as an error of the house."""
     message = header["message"]
+    if header["kind"] == "own":
+        return recalled(header)
     if header["kind"] == "user":
         kind = UserError if header["status"] < 500 else UserFailed
         return kind(message, header["status"], header["reason"], header["body"])

@@ -19,9 +19,10 @@ import numpy as np
 PRELUDE = struct.Struct("<BxxxIQ")
 """Kind, bytes of header, bytes of payload."""
 
-START, READY, REQUEST, PART, END, ERROR, CANCEL, CREDIT = range(1, 9)
+START, READY, REQUEST, PART, END, ERROR, CANCEL, CREDIT, STATUS = range(1, 10)
 """START and READY open a connection. A REQUEST is answered by END or ERROR, before which a streamed one gets PARTs,
-at most as many as the CREDIT that it was given. CANCEL ends a request early; it too is answered by END."""
+at most as many as the CREDIT that it was given. CANCEL ends a request early; it too is answered by END. STATUS
+tells anew what READY has told."""
 
 PARTS_AT_ONCE = 8
 """Parts of a stream that may be under way before its reader has taken any."""

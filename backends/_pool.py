@@ -14,11 +14,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from backends._calls import RETRY_AFTER_SECONDS, failure_of, loss_of, request_frame
-from backends._frames import CANCEL, CREDIT, END, ERROR, PART, READY, Frame, Tensors, pack
+from backends._calls import RETRY_AFTER_SECONDS, failure_of, loss_of, refusal_of, request_frame
+from backends._frames import CANCEL, CREDIT, END, ERROR, PART, READY, STATUS, Frame, Tensors, pack
 from backends._jobs import Job, StreamedJob
 from backends._worker import Launch, Worker
-from gateway.errors import DeadlineExceeded, LoadFailed, NotReady, Overloaded
+from gateway.errors import DeadlineExceeded, LoadFailed, NotReady, OutOfMemory, Overloaded
 from gateway.types import InferenceResponse
 
 STREAMS_AT_ONCE = 64
@@ -44,6 +44,8 @@ class Settings(Struct, frozen=True):
     """Whether a call is made once more if the worker ended that was busy with it."""
     memory_bytes: int = 0
     start_seconds: float = 120.0
+    at_once: int = 0
+    """Calls that a worker answers side by side; 0 for one whose calls follow one another."""
 
 
 class Pool:
@@ -62,7 +64,9 @@ class Pool:
         self._trouble = ""
         """Why no worker could be started, since the last one was ready."""
         # PERF: with one worker, the next calls are there when it has answered; several had better share what waits.
-        self._depth = 4 if settings.replicas == 1 else 1
+        self._depth = settings.at_once or (4 if settings.replicas == 1 else 1)
+        self.told: dict[str, Any] = {}
+        """What the worker said of itself that spoke of that last."""
 
     @property
     def name(self) -> str:
@@ -76,7 +80,7 @@ class Pool:
     # For the model...
 
     async def start(self) -> dict[str, Any]:
-        """Start every worker; returns what the first says of itself. Raises LoadFailed."""
+        """Start every worker; returns what the first says of itself. Raises LoadFailed or OutOfMemory."""
         opened = await asyncio.gather(*(self._open() for _ in range(self._settings.replicas)), return_exceptions=True)
         failures = [one for one in opened if isinstance(one, BaseException)]
         workers = [one for one in opened if not isinstance(one, BaseException)]
@@ -232,6 +236,9 @@ class Pool:
         if worker in self._starting:
             self._on_start(self._starting[worker], frame)
             return
+        if frame.kind == STATUS:
+            self.told = frame.header
+            return
         jobs = self._ready.get(worker, {})
         job = jobs.get(frame.header["id"])
         if job is None:
@@ -259,14 +266,15 @@ class Pool:
         if started.done():
             return
         if frame.kind == READY:
+            self.told = frame.header
             started.set_result(frame.header)
         else:
-            started.set_exception(LoadFailed(frame.header["message"]))
+            started.set_exception(refusal_of(frame.header))
 
     # Workers...
 
     async def _open(self) -> tuple[Worker, dict[str, Any]]:
-        """A worker that is ready, and what it says of itself. Raises LoadFailed."""
+        """A worker that is ready, and what it says of itself. Raises LoadFailed or OutOfMemory."""
         worker = Worker(self._launch, self._on_frame)
         started: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._starting[worker] = started
@@ -282,7 +290,7 @@ class Pool:
         except TimeoutError:
             await self._give_up(worker)
             seconds = self._settings.start_seconds
-            raise LoadFailed(f"the class was not ready after {seconds:g} s") from None
+            raise LoadFailed(f"the worker was not ready after {seconds:g} s") from None
         except OSError as error:
             await self._give_up(worker)
             raise LoadFailed(f"the worker cannot be started: {error.strerror}") from None
@@ -322,7 +330,7 @@ class Pool:
     async def _successor(self) -> Worker | None:
         try:
             worker, _ = await self._open()
-        except LoadFailed as error:
+        except (LoadFailed, OutOfMemory) as error:
             log.error("%s: a worker cannot be started again: %s", self.name, error)
             self._trouble = f"the model's worker has ended, and cannot be started again yet: {error}"
             if not self._ready:
@@ -334,13 +342,13 @@ class Pool:
         return worker
 
     def _bereave(self, jobs: dict[int, Job], ending: str) -> None:
-        """Make the calls of a lost worker anew: the one that it was busy with only once, and no stream half told."""
+        """Make the calls of a lost worker anew: those that it was busy with only once, and no stream half told."""
         again: list[Job] = []
         busy = True
         for job in jobs.values():
             job.worker = None
             suspect = busy and not job.begun
-            busy = busy and not suspect
+            busy = busy and (not suspect or self._settings.at_once > 0)
             if job.over:
                 continue
             if job.begun or (suspect and not job.may_retry):

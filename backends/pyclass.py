@@ -6,12 +6,13 @@ import shutil
 import sys
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
+import msgspec
 import numpy as np
-from msgspec import Meta, Struct
 
-from backends._pool import Pool, Settings
+from backends._pool import Pool
+from backends._pool_config import WorkersConfig
 from backends._ports import check_wanted
 from backends._signatures import not_found
 from backends._worker import Launch
@@ -48,38 +49,29 @@ NEVER_REPEATED = frozenset({"send_feedback"})
 
 OUTPUT_VARIABLE = "TENSORGATE_OUTPUT"
 
+OWN_WORKERS = True
+"""The gateway needs no pool around this backend."""
+
 HERE = Path(__file__).resolve().parent
 
-Count = Annotated[int, Meta(ge=0)]
 
-
-class Config(Struct, frozen=True, forbid_unknown_fields=True):
-    """The `[pyclass]` table of model.toml."""
+class Config(WorkersConfig, frozen=True, forbid_unknown_fields=True):
+    """The `[pyclass]` table of model.toml; feedback is never given twice, whatever `retry` says."""
 
     entry: str = "inference_service"
     """`module:Class`, or as for Seldon: `Module` for the class of that name in it, or `package.module.Class`."""
     parameters: dict[str, Any] | None = None
     """The constructor's keywords; without them, what PREDICTIVE_UNIT_PARAMETERS in `environment` says."""
-    environment: dict[str, str] = {}
+    environment: dict[str, str] = msgspec.field(default_factory=dict)
     python: str = ""
     """Another interpreter, with numpy: absolute, a name on PATH, or relative to the model's folder."""
-    replicas: Annotated[int, Meta(ge=1, le=256)] = 1
-    memory_mb: Count = 0
-    """What one worker may hold; 0 sets no limit."""
-    deadline_ms: Count = 60_000
-    """For an answer, or for each part of a streamed one; 0 sets none."""
-    retry: bool = True
-    """Whether a call is made once more if its worker has ended meanwhile; never done for feedback."""
-    most_waiting: Annotated[int, Meta(ge=1)] = 256
-    start_seconds: Annotated[float, Meta(gt=0)] = 120.0
-    """How long importing the class, constructing it and its load() may take."""
 
 
 async def load(source: ModelSource, config: Config) -> Backend:
     """The class in its workers, ready. Raises LoadFailed."""
     if source.output is not None:
         _make(source.output)
-    pool = Pool(_launch(source, config), _settings(config))
+    pool = Pool(_launch(source, config), config.settings())
     told = await pool.start()
     extras = {name: told[name] for name in ("has", "init_metadata") if name in told}
     shown = {name: config.environment[name] for name in SHOWN_VARIABLES if name in config.environment}
@@ -91,17 +83,6 @@ def _make(output: Path) -> None:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise LoadFailed(f"its output folder cannot be made: {error.strerror}") from None
-
-
-def _settings(config: Config) -> Settings:
-    return Settings(
-        replicas=config.replicas,
-        answer_seconds=config.deadline_ms / 1000 or None,
-        most_waiting=config.most_waiting,
-        retry=config.retry,
-        memory_bytes=config.memory_mb << 20,
-        start_seconds=config.start_seconds,
-    )
 
 
 def _launch(source: ModelSource, config: Config) -> Launch:

@@ -144,6 +144,8 @@ class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True):
     backend: str = "ort"
     versions: Literal["latest", "all"] | Annotated[tuple[Positive, ...], Meta(min_length=1)] = "latest"
     labels: dict[Name, Positive] = {}
+    placement: Literal["auto", "inline", "pool"] = "auto"
+    """Whether it runs in the gateway's own process, or in workers; auto: workers for a user's class only."""
     signatures: dict[str, SignatureConfig] = {}
     response: ResponseForm = ResponseForm()
     plugins: dict[str, dict[str, Any]] = {}

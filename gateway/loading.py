@@ -7,29 +7,38 @@ from time import perf_counter
 from types import ModuleType
 from typing import Any, cast
 
+import msgspec
+from msgspec import Struct
+
 from gateway import plugins
-from gateway.config import ConfigError, convert
+from gateway.config import ConfigError, ModelConfig, convert
 from gateway.errors import GatewayError, LoadFailed, OutOfMemory
 from gateway.interfaces import Backend, Device, ModelSource
 from gateway.lifecycle import Failure, Loaded
 from gateway.repository import SETTINGS_FILE, ModelFolder, VersionFolder
 
+POOL = "pool"
+"""The table of model.toml for the workers, and the module that has them."""
+
 log = logging.getLogger("tensorgate.models")
+
+
+class Order(Struct, frozen=True):
+    """A version, and the tables of model.toml that say how it is opened; a worker gets it as JSON."""
+
+    source: ModelSource
+    backend: str
+    tables: dict[str, dict[str, Any]]
 
 
 async def load_version(
     model: ModelFolder, version: VersionFolder, device: Device, output: Path | None = None
 ) -> Loaded:
-    """The version, warmed up and wrapped in the order of model.toml's tables. Raises what `shown` can tell."""
+    """The version, warmed up, here or in workers as model.toml places it. Raises what `shown` can tell."""
     started = perf_counter()
     if version.problem:
         raise LoadFailed(version.problem)
     config = model.config
-    tables = {config.backend: config.plugins.get(config.backend, {})} | config.plugins
-    prepared = {
-        name: await asyncio.to_thread(_prepare, model.name, name, table, "load" if name == config.backend else "wrap")
-        for name, table in tables.items()
-    }
     source = ModelSource(
         name=model.name,
         version=version.version,
@@ -40,16 +49,69 @@ async def load_version(
         device=device,
         output=output,
     )
-    module, options = prepared.pop(config.backend)
-    backend = cast(Backend, await module.load(source, options))
+    order = Order(source, config.backend, config.plugins)
+    in_workers = await asyncio.to_thread(_in_workers, model.name, config)
+    backend = await (_host(order) if in_workers else _open(order))
     try:
-        for module, options in prepared.values():
-            backend = module.wrap(backend, options, source)
         seconds = perf_counter() - started
         return Loaded(version.version, backend, version.fingerprint, seconds, config.response)
     except BaseException:
         await backend.close()
         raise
+
+
+async def fulfil(told: dict[str, Any]) -> Backend:
+    """In a worker: the backend that the gateway has ordered. Raises LoadFailed or OutOfMemory."""
+    try:
+        return await _open(msgspec.convert(told, Order, dec_hook=lambda _, name: Path(name)))
+    except (LoadFailed, OutOfMemory):
+        raise
+    except MemoryError as error:
+        raise OutOfMemory(str(error) or "there is not enough for this model") from None
+    except Exception as error:
+        raise shown(error) from None
+
+
+async def _host(order: Order) -> Backend:
+    """The version in workers, where it is opened as it would be here."""
+    module, options = await asyncio.to_thread(_prepare, order.source.name, POOL, order.tables.get(POOL, {}), "host")
+    tables = {name: table for name, table in order.tables.items() if name != POOL}
+    told = msgspec.to_builtins(msgspec.structs.replace(order, tables=tables), enc_hook=str)
+    return cast(Backend, await module.host(order.source, told, options))
+
+
+async def _open(order: Order) -> Backend:
+    """The backend, wrapped in the order of model.toml's tables."""
+    source, name = order.source, order.backend
+    tables = {name: order.tables.get(name, {})} | order.tables
+    prepared = {
+        one: await asyncio.to_thread(_prepare, source.name, one, table, "load" if one == name else "wrap")
+        for one, table in tables.items()
+    }
+    module, options = prepared.pop(name)
+    backend = cast(Backend, await module.load(source, options))
+    try:
+        for module, options in prepared.values():
+            backend = module.wrap(backend, options, source)
+        return backend
+    except BaseException:
+        await backend.close()
+        raise
+
+
+def _in_workers(model: str, config: ModelConfig) -> bool:
+    """Whether the gateway must put workers around the backend; imports, so it runs in a thread."""
+    where = f"{model}/{SETTINGS_FILE}"
+    has_own = config.placement != "auto" and getattr(_module(model, config.backend, "load"), "OWN_WORKERS", False)
+    if config.placement == "inline" and has_own:
+        raise ConfigError(
+            f'{where}: placement: {config.backend!r} runs in workers of its own, never inline; use "auto" or "pool"'
+        )
+    in_workers = config.placement == "pool" and not has_own
+    if POOL in config.plugins and not in_workers:
+        hint = f"put its keys into [{config.backend}]" if has_own else 'it goes with placement = "pool"'
+        raise ConfigError(f"{where}: pool: there is no pool around this model; {hint}")
+    return in_workers
 
 
 def shown(error: Exception) -> Failure:
@@ -66,9 +128,13 @@ def shown(error: Exception) -> Failure:
 
 def _prepare(model: str, name: str, table: dict[str, Any], exports: str) -> tuple[ModuleType, Any]:
     """The plugin's module and its table as the plugin's own Config; imports, so it runs in a thread."""
-    where = f"{model}/{SETTINGS_FILE}"
+    module = _module(model, name, exports)
+    return module, convert(table, module.Config, f"{model}/{SETTINGS_FILE}: {name}")
+
+
+def _module(model: str, name: str, exports: str) -> ModuleType:
     try:
-        module = plugins.load("backends", name, exports)
+        return plugins.load("backends", name, exports)
     except ConfigError as error:
-        raise ConfigError(f"{where}: {'backend' if exports == 'load' else name}: {error}") from None
-    return module, convert(table, module.Config, f"{where}: {name}")
+        where = f"{model}/{SETTINGS_FILE}: {'backend' if exports == 'load' else name}"
+        raise ConfigError(f"{where}: {error}") from None
