@@ -28,6 +28,7 @@ _KEEP_BYTES = 4 << 20
 """A parser keeps buffers of about twice its largest body; after a larger one it is dropped."""
 _ELEMENTS_PER_LIST = 4
 _ELEMENTS_PER_TEXT = 32
+_TEXTS_ALWAYS = 1 << 16
 _NUMBER_BYTES = b"0123456789+-.eE \t\r\n"
 _TOKENS = {"token": (b"NaN", b"Infinity", b"-Infinity"), "string": (b'"NaN"', b'"Infinity"', b'"-Infinity"')}
 
@@ -79,9 +80,14 @@ def check_lists(body: bytes, elements: int) -> None:
     if len(body) > most and body.count(b"[") + body.count(b"{") > most:
         raise BodyTooLarge(f"the body is not a rectangle of numbers, and holds more than {most} lists and objects")
     # PERF: texts cost little here, but much on their way to a model, where the interpreter's lock is held.
-    most = elements // _ELEMENTS_PER_TEXT
+    most = most_texts(elements)
     if len(body) > 3 * most and body.count(b'"') > 2 * most and body.count(b'"') - body.count(b'\\"') > 2 * most:
         raise BodyTooLarge(f"the body holds more than {most} texts")
+
+
+def most_texts(elements: int) -> int:
+    """How many texts a request may hold that may hold so many values."""
+    return max(elements // _ELEMENTS_PER_TEXT, min(elements, _TEXTS_ALWAYS))
 
 
 def too_many(elements: int) -> BodyTooLarge:

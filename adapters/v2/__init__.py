@@ -92,7 +92,7 @@ class V2:
             target=from_path,
             encode=_model_ready,
         )
-        yield from self._infer("infer", self._decode, self._encode)
+        yield from self._infer("infer", self._decode, self._encode, quickly=self._decode_quickly)
         yield from self._infer("generate", partial(self._generate, False), self._generated)
         yield from self._infer("generate_stream", partial(self._generate, True), self._generated, self._stream)
 
@@ -102,6 +102,7 @@ class V2:
         decode: Callable[[Call, Target, ModelMetadata], InferenceRequest],
         encode: Callable[[InferenceResponse, InferenceRequest, Call], Reply],
         stream: Callable[[AsyncIterator[InferenceResponse], InferenceRequest, Call], Reply] | None = None,
+        quickly: Callable[[Call, Target, ModelMetadata], InferenceRequest | None] | None = None,
     ) -> Iterable[Operation]:
         for path, pattern in ((f"{_SHOWN}/{verb}", _MODEL), (f"/v2/models/{verb}", _NAMELESS)):
             yield Infer(
@@ -110,6 +111,7 @@ class V2:
                 pattern=re.compile(f"{pattern}/{verb}"),
                 target=from_path,
                 decode=decode,
+                decode_quickly=quickly or _never_quickly,
                 encode=encode,
                 stream=stream,
             )
@@ -126,6 +128,9 @@ class V2:
     def _decode(self, call: Call, target: Target, metadata: ModelMetadata) -> InferenceRequest:
         return requests.decode(call, target, metadata, self._limits)
 
+    def _decode_quickly(self, call: Call, target: Target, metadata: ModelMetadata) -> InferenceRequest | None:
+        return requests.decode_quickly(call, target, metadata, self._limits)
+
     def _encode(self, response: InferenceResponse, request: InferenceRequest, call: Call) -> Reply:
         return responses.encode(response, request.wire, self._config.non_finite)
 
@@ -137,6 +142,11 @@ class V2:
 
     def _stream(self, given: AsyncIterator[InferenceResponse], request: InferenceRequest, call: Call) -> Reply:
         return generate.stream(given, request, self._config.non_finite)
+
+
+def _never_quickly(call: Call, target: Target, metadata: ModelMetadata) -> InferenceRequest | None:
+    """Large prompts are rare, and read on a thread."""
+    return None
 
 
 def _server_metadata(call: Call) -> Reply:

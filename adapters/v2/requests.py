@@ -24,6 +24,8 @@ from gateway.types import Call, InferenceRequest, ModelMetadata, Signature, Targ
 
 HEADER_LENGTH = b"inference-header-content-length"
 
+_SHORT = 4096
+"""Bytes of JSON before binary tensors, up to which they are read at once."""
 _BESIDE = {"id", "parameters", "outputs"}
 _OF_INPUT = {"name", "datatype", "shape", "data"}
 
@@ -39,10 +41,28 @@ def decode(call: Call, target: Target, metadata: ModelMetadata, limits: DecodeLi
     return decode_document(parse_object(call.body[:length], limits), tail, target, metadata, limits)
 
 
+def decode_quickly(
+    call: Call, target: Target, metadata: ModelMetadata, limits: DecodeLimits
+) -> InferenceRequest | None:
+    """As `decode`, for plain numbers and for bytes that are not looked into; None for any other body."""
+    length = json_length(call)
+    if length is None or length == len(call.body) != 0:
+        return _plain_numbers(call.body, target, metadata, limits)
+    if length > _SHORT or b"BYTES" in call.body[:length]:
+        return None
+    return decode(call, target, metadata, limits)
+
+
+def _plain_numbers(
+    text: bytes, target: Target, metadata: ModelMetadata, limits: DecodeLimits
+) -> InferenceRequest | None:
+    _tensorjson.check_size(text, limits.elements)
+    return _tensorjson.borrow(text, partial(_read_numbers, text, target, metadata, limits))
+
+
 def decode_text(text: bytes, target: Target, metadata: ModelMetadata, limits: DecodeLimits) -> InferenceRequest:
     """The request of a body that is JSON and nothing else."""
-    _tensorjson.check_size(text, limits.elements)
-    request = _tensorjson.borrow(text, partial(_read_numbers, text, target, metadata, limits))
+    request = _plain_numbers(text, target, metadata, limits)
     if request is not None:
         return request
     return decode_document(parse_object(text, limits), memoryview(b""), target, metadata, limits)

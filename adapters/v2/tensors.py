@@ -8,10 +8,10 @@ import numpy as np
 from msgspec import Struct
 
 from adapters._excerpt import excerpt
-from adapters._tensorjson import too_many
+from adapters._tensorjson import most_texts, too_many
 from adapters.v2.datatypes import BYTES, DTYPES, declared, takes
 from adapters.v2.raw import Misfit, read
-from gateway.errors import InvalidTensor, MalformedBody, SignatureNotFound
+from gateway.errors import BodyTooLarge, InvalidTensor, MalformedBody, SignatureNotFound
 from gateway.interfaces import DecodeLimits
 from gateway.types import DEFAULT_SIGNATURE, ModelMetadata, Signature, Tensor, TensorSpec
 
@@ -65,7 +65,7 @@ class Declarations:
     def __init__(self, signature: Signature, limits: DecodeLimits) -> None:
         self._inputs = signature.inputs
         self._limits = limits
-        self._elements = 0
+        self._elements = self._texts = 0
         self._seen: set[str] = set()
 
     def add(self, name: Any, datatype: Any, shape: Any) -> Declared:
@@ -86,6 +86,10 @@ class Declarations:
         # An empty tensor's other sizes count too: numpy multiplies them.
         if max(self._elements, prod(max(size, 1) for size in sizes)) > self._limits.elements:
             raise too_many(self._limits.elements)
+        if datatype == BYTES:
+            self._texts += count
+            if self._texts > most_texts(self._limits.elements):
+                raise BodyTooLarge(f"the inputs hold more than {most_texts(self._limits.elements)} texts")
         return Declared(spec.name, datatype, sizes, count, spec)
 
     def _spec(self, name: str) -> TensorSpec:
