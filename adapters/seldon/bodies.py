@@ -19,6 +19,7 @@ _JSON_STARTS = (b"{", b"[", b"\xef\xbb\xbf")
 _PAYLOADS = ("data", "jsonData", "strData", "binData")
 _FORM = "application/x-www-form-urlencoded"
 _JSON_FIELD = re.compile(rb"(?:^|&)json=([^&]*)")
+_WINDOW = 1 << 16
 _BINARY = ("application/octet-stream", "image/")
 
 
@@ -64,7 +65,19 @@ def _media(call: Call) -> str:
 def _field(text: bytes) -> bytes | None:
     """The value of the field `json`; the first, if there are several."""
     found = _JSON_FIELD.search(text)
-    return unquote_to_bytes(found[1].replace(b"+", b" ")) if found else None
+    return _unquoted(found[1].replace(b"+", b" ")) if found else None
+
+
+def _unquoted(text: bytes) -> bytes:
+    """The text without its escapes. PERF: in windows, for each escape is an object of its own for a while."""
+    parts, at = [], 0
+    while at < len(text):
+        end = at + _WINDOW
+        escape = text.rfind(b"%", end - 2, end)
+        end = end if escape < 0 or end >= len(text) else escape
+        parts.append(unquote_to_bytes(text[at:end]))
+        at = end
+    return b"".join(parts)
 
 
 def _from_parts(parts: list[Part], limits: DecodeLimits) -> dict[str, Any]:

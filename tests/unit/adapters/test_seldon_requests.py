@@ -320,3 +320,11 @@ def test_only_what_is_shown_is_written() -> None:
     for _ in range(5000):
         deep = [deep]
     assert start_of([deep] * 1_000_000, 200) == "[" * 200
+
+
+@pytest.mark.parametrize("shift", range(4))
+def test_a_long_form_is_read_whole(shift: int) -> None:
+    """Escapes stay whole wherever the windows end in which a long form is read."""
+    text = "a" * shift + "%41" * 100_000
+    body = f"json=%7B%22strData%22%3A%22{text}%22%7D"
+    assert x(body, headers={"Content-Type": "application/x-www-form-urlencoded"}) == "a" * shift + "A" * 100_000
