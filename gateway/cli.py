@@ -15,7 +15,8 @@ from gateway import __version__, config, defaults, repository
 from gateway.config import Config, ConfigError
 from gateway.models import Models
 from gateway.paths import PAGES, PathTable
-from gateway.server import Assembly, listen, load_adapters, serve
+from gateway.protocols import load_adapters
+from gateway.server import Assembly, listen, serve
 from gateway.summary import VersionSummary
 
 

@@ -56,6 +56,8 @@ class ServiceConfig(Struct, frozen=True, forbid_unknown_fields=True):
     app_auth: bool = False
     app_codes: tuple[str, ...] | Secret = ()
     aws_credentials: tuple[AwsCredential, ...] = ()
+    protocols: dict[str, dict[str, Any]] = {}
+    """Tables that lie over the protocols' own for calls of this service."""
 
 
 class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True):

@@ -4,6 +4,7 @@ import asyncio
 import functools
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
+from typing import TypeVar, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -36,6 +37,7 @@ _MAY_BE_LONG = frozenset({"task", "has"})
 
 log = logging.getLogger("tensorgate.request")
 
+Run = TypeVar("Run", bound=Infer)
 StreamEncoder = Callable[[AsyncIterator[InferenceResponse], InferenceRequest, Call], Reply]
 
 
@@ -56,6 +58,7 @@ class Pipeline:
     def __init__(
         self,
         adapters: Mapping[str, Adapter],
+        own_adapters: Mapping[tuple[str, str], Adapter],
         directory: Directory,
         auth: Authenticator,
         observer: Observer,
@@ -63,6 +66,12 @@ class Pipeline:
         deferrals: Deferrals,
     ) -> None:
         self.paths = PathTable(adapters)
+        self._own_operations = {
+            (*service_and_protocol, operation.method, operation.path): operation
+            for service_and_protocol, adapter in own_adapters.items()
+            for operation in adapter.routes()
+            if isinstance(operation, Infer)
+        }
         self._directory = directory
         self._auth = auth
         self._observer = observer
@@ -157,13 +166,21 @@ class Pipeline:
         call = admitted.call
         try:
             target = await self._offload.run(len(call.body), operation.target, call)
-            loaded = self._directory.pick(self._service(admitted, target), target)
+            service = self._service(admitted, target)
+            loaded = self._directory.pick(service, target)
         except (ModelNotFound, ModelNotReady):
             if operation.check_body is not None:
                 await self._offload.run(len(call.body), operation.check_body, call)
             raise
         admitted.trace.version = loaded.version
-        return await self._run(operation, call, target, loaded, admitted.body)
+        return await self._run(self._own(operation, service, admitted), call, target, loaded, admitted.body)
+
+    def _own(self, operation: Run, service: Service, admitted: Admitted) -> Run:
+        """The operation as the service has it configured."""
+        if not self._own_operations:
+            return operation
+        key = (service.name, admitted.route.protocol, operation.method, operation.path)
+        return cast(Run, self._own_operations.get(key, operation))
 
     async def _run(
         self, operation: Infer, call: Call, target: Target, loaded: Loaded, body: Body | None = None
@@ -191,6 +208,7 @@ class Pipeline:
         call, deferrals = admitted.call, self._deferrals
         target = operation.target(call)
         service = self._service(admitted, target)
+        operation = self._own(operation, service, admitted)
         admitted.trace.version = self._directory.pick(service, target).version
         uri = operation.input_uri(call)
         deferrals.admit(call.body, uri)

@@ -8,7 +8,7 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -18,15 +18,15 @@ from gateway import plugins
 from gateway.accesslog import AccessLog
 from gateway.app import Gateway
 from gateway.auth import Authenticator
-from gateway.config import Config, ConfigError, ServiceConfig, convert, folders
+from gateway.config import Config, ConfigError, ServiceConfig, folders
 from gateway.deferral import Deferrals
-from gateway.interfaces import Adapter, DecodeLimits
 from gateway.model_control import ModelControl
 from gateway.models import Models
 from gateway.observe import Observer
 from gateway.pipeline import Pipeline
 from gateway.protocol import Listener
 from gateway.protocol import Protocol as HttpProtocol
+from gateway.protocols import load_adapters, load_own_adapters
 from gateway.routing import Directory
 
 DRAIN_NOTICE_SECONDS = 0.5
@@ -76,6 +76,7 @@ class Assembly:
         self.deferrals = Deferrals(config, base)
         self.pipeline = Pipeline(
             self.adapters,
+            load_own_adapters(config, self.adapters),
             self.directory,
             Authenticator(config.services, base, config.models_control),
             self.observer,
@@ -93,22 +94,6 @@ class Assembly:
         if control.enabled and not roots:
             raise ConfigError("models_control.roots: no folder is named that models may be loaded from")
         return ModelControl(roots, control.most_models, self.models, self.directory)
-
-
-def load_adapters(config: Config) -> Mapping[str, Adapter]:
-    """The protocols that are on, each with its own table of the configuration."""
-    chosen = config.gateway.protocols
-    names = plugins.names("adapters") if chosen == "all" else chosen
-    for name in config.protocols:
-        if name not in names:
-            raise ConfigError(f"protocols.{name}: this protocol is not on; there are: {', '.join(names)}")
-    limits = DecodeLimits(config.limits.elements, config.limits.json_depth)
-    adapters = {}
-    for name in names:
-        module = plugins.load("adapters", name, "create")
-        own = convert(config.protocols.get(name, {}), module.Config, f"protocols.{name}")
-        adapters[name] = module.create(own, limits)
-    return adapters
 
 
 def listen(host: str, port: int) -> socket.socket:

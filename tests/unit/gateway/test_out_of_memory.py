@@ -64,6 +64,7 @@ def test_what_nobody_expects_is_told_without_detail(tmp_path: Path, error: Excep
         directory = Directory(config, models)
         pipeline = Pipeline(
             {"tiny": Tiny(error)},
+            {},
             directory,
             Authenticator({}, tmp_path),
             Observer(),
