@@ -12,7 +12,7 @@ from msgspec import Struct
 from gateway.config import ConfigError
 from gateway.errors import InvalidTensor, LoadFailed
 from gateway.interfaces import BackendStatus, ModelSource
-from gateway.models import Models
+from gateway.models import LOADS_AT_ONCE, Models
 from gateway.types import InferenceRequest, InferenceResponse, ModelMetadata, Signature
 
 PATIENCE = 10.0
@@ -84,6 +84,8 @@ class Stage:
         self.gate: asyncio.Event | None = None
         self.loading: list[str] = []
         self.most = 0
+        self.full = asyncio.Event()
+        """Set once as many loads as are allowed run at the same time."""
         self.cancelled: list[str] = []
 
     def plugin(self, kind: str, name: str, exports: str) -> ModuleType:
@@ -102,6 +104,8 @@ class Stage:
         what = f"{source.name}/{source.version}"
         self.loading.append(what)
         self.most = max(self.most, len(self.loading))
+        if self.most >= LOADS_AT_ONCE:
+            self.full.set()
         try:
             await asyncio.sleep(0)
             if self.gate is not None:

@@ -89,7 +89,11 @@ async def test_loads_at_once(scene: Scene) -> None:
     """Different models load at the same time, up to the bound; those of one model one after another."""
     for name in "abcde":
         scene.put(f"{name}/1/model.onnx")
-    await scene.models.start()
+    scene.stage.gate = asyncio.Event()
+    starting = asyncio.create_task(scene.models.start())
+    await asyncio.wait_for(scene.stage.full.wait(), 10)
+    scene.stage.gate.set()
+    await starting
     assert (scene.stage.most, len(scene.stage.made)) == (LOADS_AT_ONCE, 5)
     scene.stage.most = 0
     scene.put("f/model.toml", 'versions = "all"')
