@@ -117,7 +117,7 @@ def _numbers(values: Any, dtype: np.dtype | None, body: bytes) -> Tensor | None:
         array = _tensorjson.numbers(values, dtype, body)
         if array is not None:
             return array
-    elif dtype is None:
+    elif dtype is None and not _begins_with_fraction(values):
         array = _tensorjson.numbers(values, _INT64, body)
         if array is not None:
             return array
@@ -125,6 +125,13 @@ def _numbers(values: Any, dtype: np.dtype | None, body: bytes) -> Tensor | None:
     # Whole numbers this large may have come as such, and a double does not hold them all.
     most = _BEYOND_INT64 if dtype is None else _LARGE
     return None if array is None or not bool((np.abs(array) < most).all()) else array
+
+
+def _begins_with_fraction(values: Any) -> bool:
+    """PERF: 13 us to find out by trying."""
+    while isinstance(values, simdjson.Array) and len(values):
+        values = values[0]
+    return type(values) is float
 
 
 def _skeleton(document: Any, array: Tensor) -> bytes:
