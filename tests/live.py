@@ -50,8 +50,9 @@ class LiveGateway:
             found = re.search(r"on (http://\S+)", line)
             if found:
                 return found[1]
-        self.process.wait()
-        raise AssertionError(f"the gateway did not start: {self.errors()}")
+        said = self.errors()
+        self.stop()
+        raise AssertionError(f"the gateway did not start: {said}")
 
     def errors(self) -> str:
         """Everything on stderr so far: the access log and the program's own log."""
@@ -88,11 +89,14 @@ class LiveGateway:
         """Send the signal and return the exit code."""
         if self.process.poll() is None:
             self.process.send_signal(number)
-        code = self.process.wait(seconds)
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-        self._errors.close()
-        return code
+        try:
+            return self.process.wait(seconds)
+        finally:
+            self.process.kill()
+            self.process.wait()
+            assert self.process.stdout is not None
+            self.process.stdout.close()
+            self._errors.close()
 
 
 @contextlib.contextmanager
