@@ -7,6 +7,8 @@ from math import ceil
 
 import orjson
 
+from adapters._error_headers import error_headers
+from adapters.v2.elsewhere import advice
 from gateway.errors import (
     BackendError,
     BodyTimeout,
@@ -61,6 +63,8 @@ CODES: tuple[tuple[type[GatewayError], int, int], ...] = (
 
 def encode(error: GatewayError, call: Call) -> Reply:
     """The error in the form of the call's transport."""
+    if isinstance(error, RouteNotFound | MethodNotAllowed | ModelNotFound) and (instead := advice(call)):
+        error = RouteNotFound(instead)
     status, code = next((status, code) for kind, status, code in CODES if isinstance(error, kind))
     if isinstance(error, UserError | UserFailed):
         status = error.status
@@ -68,7 +72,7 @@ def encode(error: GatewayError, call: Call) -> Reply:
     if call.method == GRPC:
         return Reply(b"", status, "application/grpc", _trailers(error, code, text))
     body = orjson.dumps({"error": text.encode("utf-8", "replace").decode()})
-    return Reply(body, status, headers=_headers(error))
+    return Reply(body, status, headers=error_headers(error))
 
 
 def text_of(error: GatewayError) -> str:
@@ -79,17 +83,6 @@ def text_of(error: GatewayError) -> str:
     if error.version is not None:
         return f"Model {model} with version {error.version} not found: {error}"
     return f"Model {model} not found: {error}"
-
-
-def _headers(error: GatewayError) -> tuple[tuple[str, str], ...]:
-    """What HTTP asks for beside the status."""
-    if isinstance(error, MethodNotAllowed) and error.allowed:
-        return (("Allow", ", ".join(error.allowed)),)
-    if isinstance(error, Unauthenticated):
-        return (("WWW-Authenticate", 'APPCODE realm="tensorgate", Bearer realm="tensorgate"'),)
-    if isinstance(error, CapacityError) and error.retry_after is not None:
-        return (("Retry-After", str(max(1, ceil(error.retry_after)))),)
-    return ()
 
 
 def _trailers(error: GatewayError, code: int, text: str) -> tuple[tuple[str, str], ...]:

@@ -161,11 +161,9 @@ def decode_document(
     signature = signature_of(metadata, parameters)
     wish = wish_of(document, signature, target, metadata)
     inputs = document.get("inputs", [])
-    if not isinstance(inputs, list):
-        raise MalformedBody("inputs must be a list")
-    if not inputs and signature.inputs:
+    if not isinstance(inputs, list) or (not inputs and signature.inputs):
         known = ", ".join(f'"{name}" {declared(spec)}' for name, spec in signature.inputs.items())
-        raise InvalidTensor(f"inputs must be a list of tensors; the model takes {known}")
+        raise InvalidTensor(f"inputs must be a list of tensors; the model takes {known or 'none'}")
     declarations = Declarations(signature, limits)
     tensors: dict[str, Tensor] = {}
     binary: list[_Binary] = []

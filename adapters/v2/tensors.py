@@ -113,6 +113,8 @@ def _shape(spec: TensorSpec) -> list[int] | str:
 
 
 def _sizes(name: str, shape: Any) -> tuple[int, ...]:
+    if shape is None:
+        raise InvalidTensor(f'input "{name}": shape is missing')
     if not isinstance(shape, Sequence) or isinstance(shape, str) or len(shape) > _RANK:
         raise InvalidTensor(f'input "{name}": shape must be a list of at most {_RANK} sizes')
     if any(type(size) is not int or size < 0 for size in shape):
