@@ -8,16 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from v2_calls import ADAPTER, ONE, POST, RPC, decoded, model, operation
 
 from adapters._inference_pb2 import ModelInferRequest, ModelInferResponse
-from adapters.v2 import Config, create, describe, errors, fields, raw
+from adapters.v2 import Config, describe, errors, raw
 from gateway.errors import (
-    BodyTooLarge,
     GatewayError,
     InferenceFailed,
     InvalidTensor,
     LabelNotFound,
-    MalformedBody,
     MethodNotAllowed,
     ModelNotFound,
     NotReady,
@@ -26,7 +25,7 @@ from gateway.errors import (
     UserError,
     UserFailed,
 )
-from gateway.interfaces import DecodeLimits, Infer
+from gateway.interfaces import Infer
 from gateway.types import (
     Call,
     InferenceRequest,
@@ -39,34 +38,6 @@ from gateway.types import (
     TensorSpec,
     VersionStatus,
 )
-
-ADAPTER = create(Config(), DecodeLimits())
-POST, RPC = Call("POST", "/v2/models/m/infer"), Call("GRPC", "/inference.GRPCInferenceService/ModelInfer")
-
-
-def operation(verb: str, config: Config = Config()) -> Infer:  # noqa: B008 - it is frozen
-    """The operation of that name."""
-    routes = create(config, DecodeLimits()).routes()
-    return next(route for route in routes if isinstance(route, Infer) and route.path.endswith(f"]/{verb}"))
-
-
-def model(extras: Any = None, **inputs: str) -> ModelMetadata:
-    """A model of those dtypes, whose outputs are called the same."""
-    specs = {name: TensorSpec(name, dtype, None) for name, dtype in inputs.items()}
-    signature = Signature("serving_default", "predict", specs, specs)
-    return ModelMetadata("m", 3, "none", {"serving_default": signature}, extras=extras or {})
-
-
-def decoded(verb: str, body: Any, to: ModelMetadata) -> InferenceRequest:
-    """What a body is read as."""
-    text = body if isinstance(body, bytes) else json.dumps(body).encode()
-    request = operation(verb).decode(Call("POST", "", body=text), Target("m"), to)
-    assert isinstance(request, InferenceRequest)
-    return request
-
-
-ONE = {"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [1]}]}
-
 
 # Errors...
 
@@ -363,74 +334,3 @@ def test_generate_parameters() -> None:
 def test_generate_for_whoever_takes_anything(value: Any, dtype: str) -> None:
     """The values themselves say what they are."""
     assert decoded("generate", {"x": value}, model(x="any")).inputs["x"].dtype == dtype
-
-
-# Messages that are not parsed...
-
-
-@pytest.mark.parametrize(
-    ("body", "found"),
-    [
-        (b"\x08\x01", [(1, 2, 2)]),
-        (b"\x0a\x01a", [(1, 2, 3)]),
-        (b"\x0d1234", [(1, 5, 5)]),
-        (b"\x0912345678", [(1, 9, 9)]),
-        (b"\x0a\x00\x12\x00", [(1, 2, 2), (2, 4, 4)]),
-    ],
-)
-def test_fields(body: bytes, found: list[tuple[int, int, int]]) -> None:
-    """Every kind of field is passed over."""
-    assert list(fields.fields(body, 0, len(body))) == found
-
-
-@pytest.mark.parametrize("body", [b"\x0b", b"\x0d123", b"\x80", b"\x0a\x05a", b"\x08" + b"\xff" * 11])
-def test_broken_fields(body: bytes) -> None:
-    """What is no message is a malformed body."""
-    with pytest.raises(MalformedBody):
-        list(fields.fields(body, 0, len(body)))
-
-
-def test_last_name_counts() -> None:
-    """Of two names the last counts, as a parser has it; the first thousands of fields are looked at, no more."""
-    assert fields.model_of(b"\x0a\x01a\x0a\x01b\x12\x012") == ("b", "2")
-    assert fields.model_of(b"\x0a\x01a" + b"\x18\x00" * 20_000 + b"\x0a\x01b") == ("a", "")
-
-
-# What takes no thread...
-
-
-def quickly(body: bytes, to: ModelMetadata, json_bytes: int | None = None) -> InferenceRequest | None:
-    """What a body is read as at once."""
-    found = operation("infer")
-    assert found.decode_quickly is not None
-    headers = [] if json_bytes is None else [(b"inference-header-content-length", str(json_bytes).encode())]
-    return found.decode_quickly(Call("POST", "/v2/models/m/infer", headers=headers, body=body), Target("m"), to)
-
-
-def test_numbers_are_read_at_once() -> None:
-    """Plain numbers, and binary tensors of them, need no thread."""
-    text = b'{"inputs": [{"name": "x", "datatype": "FP32", "shape": [2], "data": [1.5, 2]}]}'
-    head = b'{"inputs": [{"name": "x", "datatype": "FP32", "shape": [2], "parameters": {"binary_data_size": 8}}]}'
-    tail = np.array([1.5, 2], "<f4").tobytes()
-    for request in (
-        quickly(text, model(x="float32")),
-        quickly(text, model(x="float32"), len(text)),
-        quickly(head + tail, model(x="float32"), len(head)),
-    ):
-        assert request is not None
-        assert request.inputs["x"].tolist() == [1.5, 2]
-
-
-@pytest.mark.parametrize("json_bytes", [None, 90])
-def test_texts_are_not_read_at_once(json_bytes: int | None) -> None:
-    """Whatever could take long is left to the exact way, and to a thread."""
-    text = b'{"inputs": [{"name": "x", "datatype": "BYTES", "shape": [1], "data": ["a"]}], "z": "BYTES"}'
-    assert quickly(text, model(x="string"), json_bytes) is None
-    assert quickly(b"", model(x="float32")) is None
-
-
-def test_texts_are_bounded() -> None:
-    """524,288 texts are taken, one more is not, before any is built."""
-    body = b'{"inputs": [{"name": "x", "datatype": "BYTES", "shape": [524289], "data": []}]}'
-    with pytest.raises(BodyTooLarge, match="more than 524288 texts"):
-        decoded("infer", json.loads(body), model(x="string"))
