@@ -12,6 +12,7 @@ from json.decoder import scanstring  # type: ignore[attr-defined]
 from math import isinf
 from typing import Any
 
+from adapters._patterns import compiled
 from gateway.errors import MalformedBody
 
 Value = Any
@@ -87,17 +88,17 @@ _SMALL_NUMBER = (
     rb"-?+(?:NaN|Inf(?:inity)?+|(?:0|[1-9][0-9]{0,99}+)(?:\.[0-9]++)?+(?:[eE](?:-[0-9]++|\+?+[0-9]{1,2}+))?+)"
 )
 """A number that cannot overflow a double."""
-_NUMBERS = re.compile(rb"\[%b(?:%b%b,%b)*+%b%b\]" % (_SPACE, _SMALL_NUMBER, _SPACE, _SPACE, _SMALL_NUMBER, _SPACE))
+_NUMBERS = compiled(rb"\[%b(?:%b%b,%b)*+%b%b\]" % (_SPACE, _SMALL_NUMBER, _SPACE, _SPACE, _SMALL_NUMBER, _SPACE))
 _PLAIN_STRING = rb'"[^"\\\x00-\x1f]*+"'
-_STRINGS = re.compile(rb"\[%b(?:%b%b,%b)*+%b%b\]" % (_SPACE, _PLAIN_STRING, _SPACE, _SPACE, _PLAIN_STRING, _SPACE))
-_EMPTY = re.compile(rb"\[%b\]|\{%b\}" % (_SPACE, _SPACE))
-_SKIP = re.compile(_SPACE)
-_NUMBER = re.compile(
+_STRINGS = compiled(rb"\[%b(?:%b%b,%b)*+%b%b\]" % (_SPACE, _PLAIN_STRING, _SPACE, _SPACE, _PLAIN_STRING, _SPACE))
+_EMPTY = compiled(rb"\[%b\]|\{%b\}" % (_SPACE, _SPACE))
+_SKIP = compiled(_SPACE)
+_NUMBER = compiled(
     rb"-?+(?:(?P<constant>NaN|Inf(?:inity)?+)|(?:0|[1-9][0-9]*+)(?P<fraction>\.[0-9]++)?+(?P<exponent>[eE][+-]?+[0-9]++)?+)"
 )
-_BROKEN_NUMBER = re.compile(rb"-?+(?:Na?+|In?+)?+")
-_BROKEN_INFINITY = re.compile(rb"i(?:n(?:i(?:t)?+)?+)?+")
-_STRING = re.compile(rb'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+')
+_BROKEN_NUMBER = compiled(rb"-?+(?:Na?+|In?+)?+")
+_BROKEN_INFINITY = compiled(rb"i(?:n(?:i(?:t)?+)?+)?+")
+_STRING = compiled(rb'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+')
 _ESCAPE = re.compile(rb"\\(?:u([0-9a-fA-F]{4})|.)")
 _LITERALS: dict[bytes, tuple[bytes, Value]] = {b"t": (b"true", True), b"f": (b"false", False), b"n": (b"null", None)}
 

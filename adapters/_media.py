@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from adapters._excerpt import excerpt
+from adapters._patterns import compiled
 from gateway.errors import MalformedBody, NotAcceptable, UnsupportedMedia
 
 _NAME = re.compile(r"[!#$%&'*+.^_`|~\w-]+/[!#$%&'*+.^_`|~\w-]+", re.ASCII)
-_OUTSIDE_QUOTES = {sign: re.compile(rf'(?:[^{sign}"]|"(?:[^"\\]|\\.)*+(?:"|$))++', re.DOTALL) for sign in (",", ";")}
+_OUTSIDE_QUOTES = {sign: compiled(rf'(?:[^{sign}"]|"(?:[^"\\]|\\.)*+(?:"|$))++', re.DOTALL) for sign in (",", ";")}
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _QUALITY = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
 _TRUE = ("", "1", "true", "yes")
