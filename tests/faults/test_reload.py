@@ -280,7 +280,7 @@ def test_memory_returns(live: LiveGateway, model: Folder) -> None:
     good, bad = adds(5, padding=2_000_000), adds(5, padding=2_000_000)[:-1_000_000]
     process = psutil.Process(live.process.pid)
     used: list[tuple[int, int]] = []
-    for turn in range(5):
+    for turn in range(7):
         for version in range(100 * turn + 2, 100 * turn + 27):
             model.put(version, good)
             model.put(version + 25, bad)
@@ -290,9 +290,10 @@ def test_memory_returns(live: LiveGateway, model: Folder) -> None:
             shutil.rmtree(model.path / str(version))
         model.until(lambda told: [state for state, _ in told.values()].count("AVAILABLE") == 1 and len(told) == 9)
         used.append((process.memory_info().rss, len(os.listdir(f"/proc/{process.pid}/fd"))))
-    (first, first_files), (last, last_files) = used[1], used[-1]  # by then the allocator has what it keeps
-    assert last - first < 32 << 20
-    assert last_files - first_files < 5
+    # The allocator keeps what it once had, and not the same each time: a leak shows in the least of the last turns.
+    before, after = used[1:4], used[4:]
+    assert min(used for used, _ in after) - max(used for used, _ in before) < 32 << 20
+    assert min(files for _, files in after) - max(files for _, files in before) < 5
 
 
 def _done(told: dict[int, tuple[str, str]], first: int, state: str, count: int) -> bool:

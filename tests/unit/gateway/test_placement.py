@@ -59,9 +59,19 @@ async def ask(models: Models, name: str = "grim", **parameters: Any) -> dict[str
     return {**response.parameters, **{key: value.tolist() for key, value in response.outputs.items()}}
 
 
+others: set[int] = set()
+"""Processes that were there before a test: gateways of other tests' fixtures."""
+
+
+@pytest.fixture(autouse=True)
+def _know_others() -> None:
+    others.clear()
+    others.update(workers())
+
+
 def workers() -> set[int]:
-    """The processes that this one has started."""
-    return {child.pid for child in psutil.Process().children(recursive=True)}
+    """The processes that this test has started."""
+    return {child.pid for child in psutil.Process().children(recursive=True)} - others
 
 
 def same(one: np.ndarray, other: np.ndarray) -> bool:
