@@ -3,36 +3,21 @@
 import json
 import os
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+
+from clients.environments import interpreter
 
 from adapters._eventstream import MEDIA_TYPE, encode_exception, encode_part
 from adapters.sagemaker import errors
 from gateway.types import Call
 
-ROOT = Path(__file__).resolve().parents[3]
 HERE = Path(__file__).resolve().parent
 SECONDS = 120
-
-
-@cache
-def interpreter() -> str:
-    """The clients' Python; made at the first call, which takes half a minute."""
-    done = subprocess.run(
-        [ROOT / "scripts" / "client", "sagemaker"],
-        env={**os.environ, "PYTHON": sys.executable},
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=900,
-        check=True,
-    )
-    return done.stdout.strip()
 
 
 def run(script: str, *arguments: str, sent: str = "") -> Any:
@@ -46,7 +31,7 @@ def run(script: str, *arguments: str, sent: str = "") -> Any:
         "SAGEMAKER_SUPPRESS_V2_WARNING": "1",
     }
     done = subprocess.run(
-        [interpreter(), HERE / script, *arguments],
+        [interpreter("sagemaker"), HERE / script, *arguments],
         env=environment,
         input=sent,
         capture_output=True,

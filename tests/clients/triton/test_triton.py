@@ -3,17 +3,16 @@
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from clients.environments import interpreter
 from conformance.v2 import models
 from conformance.v2.conftest import free_port
 from live import gateway
 
-ROOT = Path(__file__).resolve().parents[3]
 HERE = Path(__file__).resolve().parent
 SECONDS = 120
 
@@ -41,19 +40,6 @@ WRONG = {"http": "400", "grpc": "StatusCode.INVALID_ARGUMENT"}
 LOCKED = {"http": "401", "grpc": "StatusCode.UNAUTHENTICATED"}
 
 
-def _interpreter() -> str:
-    """The client's Python; made at the first call, which takes half a minute."""
-    done = subprocess.run(
-        [ROOT / "scripts" / "client", "triton"],
-        env={**os.environ, "PYTHON": sys.executable},
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=900,
-        check=True,
-    )
-    return done.stdout.strip()
-
-
 @pytest.fixture(scope="module")
 def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """Where a gateway with the cases' models listens."""
@@ -78,7 +64,7 @@ def transport(request: pytest.FixtureRequest) -> str:
 def seen(addresses: dict[str, str], transport: str) -> dict[str, Any]:
     """What the client made of each of its calls."""
     done = subprocess.run(
-        [_interpreter(), HERE / "triton_calls.py", transport, addresses[transport]],
+        [interpreter("triton"), HERE / "triton_calls.py", transport, addresses[transport]],
         env={"PATH": os.environ["PATH"], "HOME": os.devnull, "NO_PROXY": "*"},
         capture_output=True,
         text=True,
