@@ -3,7 +3,7 @@
 import asyncio
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -19,7 +19,7 @@ _SHOWN = 256
 class ModelControl:
     """Loads what clients name, from inside the roots only; whether a client may is for others to say."""
 
-    def __init__(self, roots: Sequence[Path], most: int, models: Models, directory: Directory) -> None:
+    def __init__(self, roots: Sequence[Path], most: int, models: Models, directory: Callable[[], Directory]) -> None:
         self._roots = tuple(roots)
         self._most = most
         """Loaded at once; 0 for any number."""
@@ -32,7 +32,7 @@ class ModelControl:
         """The models that the command was about, once it is done."""
         match command:
             case LoadModel(name, url, again):
-                if again and self._directory.serves(name):
+                if again and self._directory().serves(name):
                     return [self._loaded.get(name) or ManagedModel(name, url)]
                 return [await self._load(name, url)]
             case UnloadModel(name):
@@ -53,7 +53,7 @@ class ModelControl:
                 f"{name[:_SHOWN]!r} is not a model name: letters, digits, '.', '_' and '-', at most 128, "
                 "a letter or digit first"
             )
-        if name in self._loading or self._directory.taken(name) or name in self._loaded:
+        if name in self._loading or self._directory().taken(name) or name in self._loaded:
             raise ModelExists(f"there is a model or service {name!r} already")
         if self._most and len(self._loaded) + len(self._loading) >= self._most:
             raise OutOfMemory(f"{self._most} models are loaded, which is as many as may be: unload one first")

@@ -4,12 +4,10 @@ import asyncio
 import functools
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import TypeVar, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gateway.auth import Authenticator
 from gateway.body import Body, ClientGone
 from gateway.deferral import Deferrals
 from gateway.errors import (
@@ -27,7 +25,8 @@ from gateway.model_control import ModelControl
 from gateway.observe import Observer
 from gateway.offload import Offload
 from gateway.paths import PathTable, Route
-from gateway.routing import Directory, Service, told
+from gateway.plane import Plane
+from gateway.routing import Service, told
 from gateway.streaming import Chunks, Parts
 from gateway.trace import Trace
 from gateway.types import Call, InferenceRequest, InferenceResponse, Reply, Target
@@ -37,7 +36,6 @@ _MAY_BE_LONG = frozenset({"task", "has"})
 
 log = logging.getLogger("tensorgate.request")
 
-Run = TypeVar("Run", bound=Infer)
 StreamEncoder = Callable[[AsyncIterator[InferenceResponse], InferenceRequest, Call], Reply]
 
 
@@ -46,6 +44,7 @@ class Admitted(Struct, frozen=True):
 
     route: Route
     call: Call
+    plane: Plane
     opened: frozenset[str]
     """The services that its key opens."""
     trace: Trace
@@ -58,22 +57,14 @@ class Pipeline:
     def __init__(
         self,
         adapters: Mapping[str, Adapter],
-        own_adapters: Mapping[tuple[str, str], Adapter],
-        directory: Directory,
-        auth: Authenticator,
+        plane: Plane,
         observer: Observer,
         control: ModelControl,
         deferrals: Deferrals,
     ) -> None:
         self.paths = PathTable(adapters)
-        self._own_operations = {
-            (*service_and_protocol, operation.method, operation.path): operation
-            for service_and_protocol, adapter in own_adapters.items()
-            for operation in adapter.routes()
-            if isinstance(operation, Infer)
-        }
-        self._directory = directory
-        self._auth = auth
+        self.plane = plane
+        """Replaced whole when the services change."""
         self._observer = observer
         self.draining = False
         """Whether the process is leaving: it answers on, but is ready for nobody new."""
@@ -89,20 +80,22 @@ class Pipeline:
             return self._refuse(error, head, trace)
         trace.protocol, trace.operation = route.protocol, route.name
         call = Call(head.method, route.path, route.params, head.query, head.headers, b"", trace.id, head.deadline)
+        plane = self.plane
+        auth = plane.auth
         try:
-            opened = self._auth.opened(call)
+            opened = auth.opened(call)
             if isinstance(route.operation, Manage):
-                self._auth.admit_control(call)
+                auth.admit_control(call)
             elif not isinstance(route.operation, Ready):
-                self._auth.admit_any(call, opened, self._directory.reachable(route, call))
+                auth.admit_any(call, opened, plane.directory.reachable(route, call))
             body.check_length(call)
             payload = await body.read(call, ignores_unknown_codings=route.adapter.ignores_unknown_codings)
-            if self._auth.verifies:
-                opened = await self._offload.run(len(body.sent), self._auth.verified, head, opened, body.sent)
+            if auth.verifies:
+                opened = await self._offload.run(len(body.sent), auth.verified, head, opened, body.sent)
             call = Call(
                 head.method, route.path, route.params, head.query, head.headers, payload, trace.id, head.deadline
             )
-            return await self._operate(Admitted(route, call, opened, trace, body))
+            return await self._operate(Admitted(route, call, plane, opened, trace, body))
         except ClientGone:
             raise
         except Exception as error:
@@ -116,7 +109,7 @@ class Pipeline:
         return adapter.encode_error(error, head)
 
     async def _operate(self, admitted: Admitted) -> Reply:
-        call, operation = admitted.call, admitted.route.operation
+        call, operation, directory = admitted.call, admitted.route.operation, admitted.plane.directory
         match operation:
             case Defer():
                 return await self._defer(operation, admitted)
@@ -131,22 +124,22 @@ class Pipeline:
             case Status():
                 return self._status(operation, admitted)
             case Ready():
-                return operation.encode(not self.draining and self._directory.ready(admitted.route, call), call)
+                return operation.encode(not self.draining and directory.ready(admitted.route, call), call)
             case Describe():
                 target = operation.target(call)
                 service = self._service(admitted, target)
-                metadata = self._directory.pick(service, target).metadata
-                versions = self._directory.versions(service)
+                metadata = directory.pick(service, target).metadata
+                versions = directory.versions(service)
                 named = replace(metadata, name=target.model or service.name, versions=versions)
                 return operation.encode(named, call, target)
             case Index():
-                return operation.encode(list(self._directory.statuses(admitted.route, admitted.opened)), call)
+                return operation.encode(list(directory.statuses(admitted.route, admitted.opened)), call)
         raise TypeError(f"an adapter yields an unknown operation: {type(operation).__name__}")
 
     def _service(self, admitted: Admitted, target: Target) -> Service:
         """The service that is meant, if the caller may use it."""
-        service = self._directory.find(admitted.route, admitted.call, target)
-        self._auth.admit(admitted.call, admitted.opened, service)
+        service = admitted.plane.directory.find(admitted.route, admitted.call, target)
+        admitted.plane.auth.admit(admitted.call, admitted.opened, service)
         admitted.trace.service = service.name
         return service
 
@@ -158,7 +151,7 @@ class Pipeline:
             if target.model is None:
                 raise
             return operation.encode(None, admitted.call, target)
-        model = self._directory.model(service)
+        model = admitted.plane.directory.model(service)
         status = None if model is None else told(model, target.model or service.name, service.aliases)
         return operation.encode(status, admitted.call, target)
 
@@ -167,20 +160,15 @@ class Pipeline:
         try:
             target = await self._offload.run(len(call.body), operation.target, call)
             service = self._service(admitted, target)
-            loaded = self._directory.pick(service, target)
+            loaded = admitted.plane.directory.pick(service, target)
         except (ModelNotFound, ModelNotReady):
             if operation.check_body is not None:
                 await self._offload.run(len(call.body), operation.check_body, call)
             raise
         admitted.trace.version = loaded.version
-        return await self._run(self._own(operation, service, admitted), call, target, loaded, admitted.body)
-
-    def _own(self, operation: Run, service: Service, admitted: Admitted) -> Run:
-        """The operation as the service has it configured."""
-        if not self._own_operations:
-            return operation
-        key = (service.name, admitted.route.protocol, operation.method, operation.path)
-        return cast(Run, self._own_operations.get(key, operation))
+        return await self._run(
+            admitted.plane.own(operation, service, admitted.route), call, target, loaded, admitted.body
+        )
 
     async def _run(
         self, operation: Infer, call: Call, target: Target, loaded: Loaded, body: Body | None = None
@@ -208,8 +196,8 @@ class Pipeline:
         call, deferrals = admitted.call, self._deferrals
         target = operation.target(call)
         service = self._service(admitted, target)
-        operation = self._own(operation, service, admitted)
-        admitted.trace.version = self._directory.pick(service, target).version
+        operation = admitted.plane.own(operation, service, admitted.route)
+        admitted.trace.version = admitted.plane.directory.pick(service, target).version
         uri = operation.input_uri(call)
         deferrals.admit(call.body, uri)
         slot = await deferrals.hold(operation.id(call))
@@ -222,7 +210,7 @@ class Pipeline:
         async def run() -> bytes:
             body = await asyncio.to_thread(deferrals.inputs.read, uri) if uri else call.body
             later = replace(call, body=body, deadline=None)
-            return _whole(await self._run(operation, later, target, self._directory.pick(service, target)))
+            return _whole(await self._run(operation, later, target, admitted.plane.directory.pick(service, target)))
 
         failed = functools.partial(_failure, admitted.route, call, admitted.trace)
         deferrals.start(slot, len(call.body), run, lambda error: _whole(failed(error)))

@@ -8,25 +8,26 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
 import uvicorn
 
 from gateway import plugins
 from gateway.accesslog import AccessLog
 from gateway.app import Gateway
-from gateway.auth import Authenticator
 from gateway.config import Config, ConfigError, ServiceConfig, folders
 from gateway.deferral import Deferrals
 from gateway.model_control import ModelControl
 from gateway.models import Models
 from gateway.observe import Observer
 from gateway.pipeline import Pipeline
+from gateway.plane import draw
 from gateway.protocol import Listener
 from gateway.protocol import Protocol as HttpProtocol
-from gateway.protocols import load_adapters, load_own_adapters
+from gateway.protocols import load_adapters
 from gateway.routing import Directory
 
 DRAIN_NOTICE_SECONDS = 0.5
@@ -67,18 +68,16 @@ class Assembly:
 
     def __init__(self, config: Config, base: Path, roots: tuple[Path, ...]) -> None:
         self.config = config
+        self._base = base
         single = {name: base / folder for name, folder in config.models.items()}
         self.models = Models(roots, config.gateway.device, single, output=lambda model: output_of(model, config, base))
         self.adapters = load_adapters(config)
-        self.directory = Directory(config, self.models)
         self.observer = Observer(self.models.describe)
         self.log = AccessLog() if config.gateway.access_log == "json" else None
         self.deferrals = Deferrals(config, base)
         self.pipeline = Pipeline(
             self.adapters,
-            load_own_adapters(config, self.adapters),
-            self.directory,
-            Authenticator(config.services, base, config.models_control),
+            draw(config, base, self.models, self.adapters),
             self.observer,
             self._control(base),
             self.deferrals,
@@ -88,12 +87,23 @@ class Assembly:
         if config.gateway.grpc_port:
             self.rpc = plugins.load_rpc().RpcServer(config, self.pipeline, self.observer, self.log)
 
+    @property
+    def directory(self) -> Directory:
+        """The services as requests see them now."""
+        return self.pipeline.plane.directory
+
+    def apply(self, services: Mapping[str, ServiceConfig]) -> None:
+        """Serve these from now on, all or none of them. Raises ConfigError."""
+        config = msgspec.structs.replace(self.config, services=dict(services))
+        self.pipeline.plane = draw(config, self._base, self.models, self.adapters)
+        self.config = config
+
     def _control(self, base: Path) -> ModelControl:
         control = self.config.models_control
         roots = folders(control.roots, base) or self.models.roots
         if control.enabled and not roots:
             raise ConfigError("models_control.roots: no folder is named that models may be loaded from")
-        return ModelControl(roots, control.most_models, self.models, self.directory)
+        return ModelControl(roots, control.most_models, self.models, lambda: self.directory)
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -33,7 +33,7 @@ class Desk:
         self.store.mkdir()
         scene.put("disk/1/model.onnx")
         self.directory = Directory(config, scene.models)
-        self.control = ModelControl([self.store], most, scene.models, self.directory)
+        self.control = ModelControl([self.store], most, scene.models, lambda: self.directory)
 
     def put(self, name: str, text: str = "x") -> str:
         path = self.store / name

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from scene import on_loop
 
-from gateway.auth import Authenticator
 from gateway.body import Body
 from gateway.config import Config
 from gateway.deferral import Deferrals
@@ -17,7 +16,7 @@ from gateway.model_control import ModelControl
 from gateway.models import Models
 from gateway.observe import Observer
 from gateway.pipeline import Pipeline
-from gateway.routing import Directory
+from gateway.plane import draw
 from gateway.trace import Trace
 from gateway.types import Call, Reply
 
@@ -61,14 +60,13 @@ def test_what_nobody_expects_is_told_without_detail(tmp_path: Path, error: Excep
     @on_loop
     async def run() -> None:
         config, models = Config(), Models([tmp_path])
-        directory = Directory(config, models)
+        adapters = {"tiny": Tiny(error)}
+        plane = draw(config, tmp_path, models, adapters)
         pipeline = Pipeline(
-            {"tiny": Tiny(error)},
-            {},
-            directory,
-            Authenticator({}, tmp_path),
+            adapters,
+            plane,
             Observer(),
-            ModelControl([], 0, models, directory),
+            ModelControl([], 0, models, lambda: plane.directory),
             Deferrals(config, tmp_path),
         )
         reply = await pipeline.answer(Call("POST", "/tiny"), Body(receive, config.limits), Trace("r-1"))
