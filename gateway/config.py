@@ -43,6 +43,46 @@ class AwsCredential(Struct, frozen=True, forbid_unknown_fields=True):
     secret: Secret = Secret()
 
 
+Metric = Literal["concurrency", "requests_per_second", "cpu_percent", "memory_percent", "queue_ms", "latency_ms"]
+"""What nodes are scaled by: of a node on average, but for latency, which is the service's."""
+
+
+class ExpectationConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """One of a service's `scaling.expectations`: the value that a metric should have."""
+
+    metric: Metric
+    value: Annotated[float, Meta(gt=0, le=1e12)]
+
+
+class StepConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """`scaling.up` and `scaling.down`: how fast nodes may come or go; where both bounds are set, the smaller holds."""
+
+    interval_seconds: Annotated[float, Meta(ge=0, le=86400)] = 0.0
+    """Between two steps in the same direction."""
+    max_nodes: Annotated[int, Meta(ge=0)] = 0
+    """At a time; 0 sets no bound."""
+    max_percent: Annotated[float, Meta(ge=0, le=10000)] = 0.0
+    """Of the nodes there are, at a time, but at least one node; 0 sets no bound."""
+
+
+class ScalingConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """A service's `scaling` table: its nodes follow its load."""
+
+    min: Annotated[int, Meta(ge=0, le=1024)] = 1
+    max: Annotated[int, Meta(ge=1, le=1024)] = 1
+    expectations: Annotated[tuple[ExpectationConfig, ...], Meta(min_length=1, max_length=6)] = (
+        ExpectationConfig("concurrency", 4.0),
+    )
+    up: StepConfig = StepConfig()
+    down: StepConfig = StepConfig()
+    window_seconds: Annotated[float, Meta(ge=0, le=86400)] = 300.0
+    """Nodes go only if every value of so long a time lay below its expectation."""
+
+    def __post_init__(self) -> None:
+        if self.min > self.max:
+            raise ValueError(f"min is {self.min}, which is more than max, {self.max}")
+
+
 class ServiceConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """A `[services.NAME]` table."""
 

@@ -1,0 +1,1 @@
+"""The control plane: it decides, the data plane obeys its snapshots."""
