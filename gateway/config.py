@@ -9,95 +9,31 @@ import msgspec
 from msgspec import Meta, Struct
 
 from gateway.interfaces import Device, SignatureConfig
+from gateway.serviceconfig import NAME_PATTERN as NAME_PATTERN
+from gateway.serviceconfig import AnalysisConfig as AnalysisConfig
+from gateway.serviceconfig import AwsCredential as AwsCredential
+from gateway.serviceconfig import CanaryConfig as CanaryConfig
+from gateway.serviceconfig import ExpectationConfig as ExpectationConfig
+from gateway.serviceconfig import KeyConfig as KeyConfig
+from gateway.serviceconfig import Metric as Metric
+from gateway.serviceconfig import Name, Positive, Seconds
+from gateway.serviceconfig import ScalingConfig as ScalingConfig
+from gateway.serviceconfig import Secret as Secret
+from gateway.serviceconfig import ServiceConfig as ServiceConfig
+from gateway.serviceconfig import ServiceType as ServiceType
+from gateway.serviceconfig import ShadowConfig as ShadowConfig
+from gateway.serviceconfig import StepConfig as StepConfig
 from gateway.types import ResponseForm
 
 T = TypeVar("T")
 
-NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z"
-"""Services, models, labels: nothing that a file system or a URL could read as more than a name."""
-
-Name = Annotated[str, Meta(pattern=NAME_PATTERN)]
 Port = Annotated[int, Meta(ge=0, le=65535)]
-Positive = Annotated[int, Meta(ge=1)]
-Seconds = Annotated[float, Meta(gt=0, le=86400)]
-ServiceType = Literal["tfserving", "seldon", "sagemaker", "openai", "v2", "custom", "any"]
 
 MiB = 1 << 20
 
 
 class ConfigError(Exception):
     """A configuration that cannot be used; the text names the file, the key and what was expected."""
-
-
-class Secret(Struct, frozen=True, forbid_unknown_fields=True):
-    """A value that lives elsewhere: exactly one of `env` (a variable's name) and `file` (a path)."""
-
-    env: str = ""
-    file: str = ""
-
-
-class AwsCredential(Struct, frozen=True, forbid_unknown_fields=True):
-    """One of a service's `aws_credentials`: whoever signs with it need send no key."""
-
-    access_key_id: Annotated[str, Meta(pattern=r"^\w{0,128}\Z")] = ""
-    secret: Secret = Secret()
-
-
-Metric = Literal["concurrency", "requests_per_second", "cpu_percent", "memory_percent", "queue_ms", "latency_ms"]
-"""What nodes are scaled by: of a node on average, but for latency, which is the service's."""
-
-
-class ExpectationConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """One of a service's `scaling.expectations`: the value that a metric should have."""
-
-    metric: Metric
-    value: Annotated[float, Meta(gt=0, le=1e12)]
-
-
-class StepConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """`scaling.up` and `scaling.down`: how fast nodes may come or go; where both bounds are set, the smaller holds."""
-
-    interval_seconds: Annotated[float, Meta(ge=0, le=86400)] = 0.0
-    """Between two steps in the same direction."""
-    max_nodes: Annotated[int, Meta(ge=0)] = 0
-    """At a time; 0 sets no bound."""
-    max_percent: Annotated[float, Meta(ge=0, le=10000)] = 0.0
-    """Of the nodes there are, at a time, but at least one node; 0 sets no bound."""
-
-
-class ScalingConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """A service's `scaling` table: its nodes follow its load."""
-
-    min: Annotated[int, Meta(ge=0, le=1024)] = 1
-    max: Annotated[int, Meta(ge=1, le=1024)] = 1
-    expectations: Annotated[tuple[ExpectationConfig, ...], Meta(min_length=1, max_length=6)] = (
-        ExpectationConfig("concurrency", 4.0),
-    )
-    up: StepConfig = StepConfig()
-    down: StepConfig = StepConfig()
-    window_seconds: Annotated[float, Meta(ge=0, le=86400)] = 300.0
-    """Nodes go only if every value of so long a time lay below its expectation."""
-
-    def __post_init__(self) -> None:
-        if self.min > self.max:
-            raise ValueError(f"min is {self.min}, which is more than max, {self.max}")
-
-
-class ServiceConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """A `[services.NAME]` table."""
-
-    model: str = ""
-    """The model's folder name; empty means the service's own name."""
-    version: Annotated[str, Meta(pattern=r"^\d+\.\d+\.\d+$")] = "1.0.0"
-    """The service's own version, not the model's."""
-    type: ServiceType = "any"
-    aliases: tuple[Annotated[str, Meta(min_length=1, max_length=256)], ...] = ()
-    owner: str = ""
-    app_auth: bool = False
-    app_codes: tuple[str, ...] | Secret = ()
-    aws_credentials: tuple[AwsCredential, ...] = ()
-    protocols: dict[str, dict[str, Any]] = {}
-    """Tables that lie over the protocols' own for calls of this service."""
 
 
 class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True):

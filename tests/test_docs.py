@@ -33,6 +33,10 @@ TABLES: dict[str, type[msgspec.Struct]] = {
     "`[services.NAME]`": config.ServiceConfig,
     "Keys": config.Secret,
     "Signatures": config.AwsCredential,
+    "`[[services.NAME.keys]]`": config.KeyConfig,
+    "`[services.NAME.canary]`": config.CanaryConfig,
+    "`[services.NAME.canary.shadow]`": config.ShadowConfig,
+    "`[services.NAME.canary.analysis]`": config.AnalysisConfig,
     "`model.toml`": config.ModelConfig,
     "`[signatures.NAME]`": SignatureConfig,
     "`[response]`": ResponseForm,
@@ -65,7 +69,9 @@ def _rows(section: str) -> list[list[str]]:
 
 def _default(kind: type[msgspec.Struct], name: str) -> Any:
     """The field's default, as it would stand in TOML."""
-    return msgspec.json.decode(msgspec.json.encode(kind()))[name]
+    field = next(one for one in msgspec.structs.fields(kind) if one.name == name)
+    default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+    return msgspec.json.decode(msgspec.json.encode(default))
 
 
 @pytest.mark.parametrize("heading", TABLES)
