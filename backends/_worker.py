@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
+from backends._environment import kept_environment
 from backends._frames import START, Buffer, Frame, Reader, pack
 from backends._output import Output
 
@@ -23,12 +24,6 @@ GRACE_SECONDS = 2.0
 """For a process that was asked to end."""
 POLL_SECONDS = 0.005
 SEND_BYTES = 1 << 20
-
-INHERITED = (
-    "PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH",
-    "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR",
-)  # fmt: skip
-INHERITED_BEGINNINGS = ("LC_", "CUDA_", "NVIDIA_", "OMP_", "OPENBLAS_", "MKL_")
 
 
 class Launch(Struct, frozen=True):
@@ -167,7 +162,7 @@ class Worker(asyncio.BufferedProtocol):
                     stdout=sink,
                     stderr=sink,
                     cwd=self._launch.folder,
-                    env=_environment(self._launch.environment),
+                    env=kept_environment(self._launch.environment),
                     pass_fds=[theirs.fileno()],
                     start_new_session=True,
                 )
@@ -212,13 +207,6 @@ class Worker(asyncio.BufferedProtocol):
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._pid, number)
-
-
-def _environment(own: Mapping[str, str]) -> dict[str, str]:
-    kept = {
-        name: value for name, value in os.environ.items() if name in INHERITED or name.startswith(INHERITED_BEGINNINGS)
-    }
-    return {**kept, **own}
 
 
 def _ending(code: int | None) -> str:

@@ -17,6 +17,7 @@ from gateway.models import Models
 from gateway.observe import Observer
 from gateway.paths import PAGES
 from gateway.pipeline import Pipeline
+from gateway.proxy import Proxy
 from gateway.streaming import Closable
 from gateway.trace import RequestIds, Trace, given_id
 from gateway.types import Call, Reply
@@ -38,9 +39,16 @@ class Gateway:
     """One port's application."""
 
     def __init__(
-        self, pipeline: Pipeline, models: Models, observer: Observer, limits: LimitsConfig, log: AccessLog | None
+        self,
+        pipeline: Pipeline,
+        proxy: Proxy,
+        models: Models,
+        observer: Observer,
+        limits: LimitsConfig,
+        log: AccessLog | None,
     ) -> None:
         self._pipeline = pipeline
+        self._proxy = proxy
         self._observer = observer
         self._limits = limits
         self._log = log
@@ -57,21 +65,39 @@ class Gateway:
         return self._pipeline.draining
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] not in self._page_paths:
+        if scope["type"] == "websocket":
+            await self._converse(scope, receive, send)
+        elif scope["path"] not in self._page_paths:
             await self._answer(scope, receive, send)
         else:
             await self._pages(scope, receive, send)
 
+    def converses(self, scope: Scope) -> bool:
+        """Whether an offer to speak websocket is taken there; elsewhere the call is answered as if it had none."""
+        return self._proxy.passage(_head(scope, "GET")) is not None
+
+    async def _converse(self, scope: Scope, receive: Receive, send: Send) -> None:
+        head = _head(scope, "GET")
+        trace = self._trace(scope, head)
+        passage = self._proxy.passage(head)
+        self._observer.in_flight += 1
+        try:
+            if passage is not None:  # else the service has gone since the offer was taken
+                await self._proxy.converse(passage, head, receive, send, trace)
+        finally:
+            self._over(trace)
+
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         observer = self._observer
-        headers: list[tuple[bytes, bytes]] = scope["headers"]
-        path = scope["raw_path"].decode("latin-1")
-        head = Call(scope["method"], path, {}, scope["query_string"].decode("latin-1"), headers)
-        peer = scope["client"][0] if scope["client"] else ""
-        trace = Trace(given_id(head) or self._ids(), peer, head.method, path)
+        head = _head(scope, scope["method"])
+        trace = self._trace(scope, head)
         body = Body(receive, self._limits)
         observer.in_flight += 1
         try:
+            passage = self._proxy.passage(head)
+            if passage is not None:
+                await self._proxy.answer(passage, head, receive, send, trace)
+                return
             reply = await self._pipeline.answer(head, body, trace)
             trace.status = reply.status
             if isinstance(reply.body, bytes):
@@ -82,11 +108,19 @@ class Gateway:
         except ClientGone:
             pass
         finally:
-            observer.in_flight -= 1
-            trace.bytes_in = body.size
-            observer.record(trace)
-            if self._log is not None:
-                self._log.add(trace)
+            trace.bytes_in = trace.bytes_in or body.size
+            self._over(trace)
+
+    def _trace(self, scope: Scope, head: Call) -> Trace:
+        peer = scope["client"][0] if scope["client"] else ""
+        return Trace(given_id(head) or self._ids(), peer, head.method, head.raw_path)
+
+    def _over(self, trace: Trace) -> None:
+        """Count a request, and note it in the log."""
+        self._observer.in_flight -= 1
+        self._observer.record(trace)
+        if self._log is not None:
+            self._log.add(trace)
 
     def _headers(self, reply: Reply, trace: Trace, closes: bool = False) -> list[tuple[bytes, bytes]]:
         headers = [
@@ -197,3 +231,9 @@ class _Stream:
 async def _gone(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+def _head(scope: Scope, method: str) -> Call:
+    return Call(
+        method, scope["raw_path"].decode("latin-1"), {}, scope["query_string"].decode("latin-1"), scope["headers"]
+    )

@@ -222,6 +222,16 @@ class ModelSource(Struct, frozen=True):
     """The folder that it may write to; perhaps not there yet."""
 
 
+class Upstream(Struct, frozen=True):
+    """The server behind a custom service, as its backend's metadata tells under "upstream"."""
+
+    url: str
+    """Without a slash at its end."""
+    connect_seconds: float
+    idle_seconds: float
+    """How long it may say nothing while a call waits for it."""
+
+
 class BackendStatus(Struct, frozen=True):
     """Where a loaded model runs."""
 

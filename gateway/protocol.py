@@ -3,9 +3,10 @@
 import asyncio
 import contextlib
 import socket
+import typing
 from collections.abc import Iterator
 from http import HTTPStatus
-from typing import cast
+from typing import Any, cast
 
 import httptools
 import msgspec
@@ -26,6 +27,13 @@ FIRST_REQUEST_SECONDS = 0.5
 _TOO_LARGE = f"the request's head has more than {HEAD_BYTES} bytes or {HEAD_HEADERS} headers"
 
 
+class Converser(typing.Protocol):
+    """What an application with websockets offers beside ASGI."""
+
+    def converses(self, scope: dict[str, Any]) -> bool:
+        """Whether a websocket is taken there."""
+
+
 class _HeadTooLarge(Exception):
     """Raised inside the parser, which turns it into its own error and stops."""
 
@@ -40,6 +48,7 @@ class Protocol(HttpToolsProtocol):
     _resuming = False
     _unused = True
     _last_request = False
+    _upgrades = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -64,8 +73,14 @@ class Protocol(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
+            rest = data[upgrade.args[0] :]
+            if self._upgrades:
+                self.handle_websocket_upgrade()
+                if rest:
+                    self.transport.get_protocol().data_received(rest)  # type: ignore[attr-defined]
+                return b""
             self._decline_upgrade()
-            return data[upgrade.args[0] :]
+            return rest
         finally:
             # NOTE: empty lines between requests begin none, and must not keep an idle connection alive.
             if self._in_head or (self.cycle is not None and not self.cycle.response_complete):
@@ -124,6 +139,20 @@ class Protocol(HttpToolsProtocol):
 
     # What the parser tells...
 
+    def _should_upgrade(self) -> bool:
+        """For uvicorn, which asks at every step of such a request."""
+        return self._upgrades
+
+    def _may_converse(self) -> bool:
+        """Whether the request becomes a websocket: it asks for one, where the application takes one."""
+        if not self.parser.should_upgrade() or self._get_upgrade() != b"websocket":
+            return False
+        if self.cycle is not None and not self.cycle.response_complete:
+            return False  # it came behind another request, whose answer is still on its way
+        url = httptools.parse_url(self.url)
+        scope = {"raw_path": url.path, "query_string": url.query or b"", "headers": self.headers}
+        return cast(Converser, self.app).converses(scope)
+
     def _decline_upgrade(self) -> None:
         """Read on as HTTP/1.1: a server may ignore an offer to upgrade (RFC 9110, 7.8).
 
@@ -164,14 +193,17 @@ class Protocol(HttpToolsProtocol):
         if not self._resuming:
             self._in_head = False
             self._stop_head_timer()
+            self._upgrades = self._may_converse()
             super().on_headers_complete()
+            if self._upgrades:
+                return
             Cycle.adopt(self.cycle)
             self._unused = False
             if self._last_request:
                 self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
-        if not self.cycle.response_complete:
+        if not self._upgrades and not self.cycle.response_complete:
             cast(Cycle, self.cycle).grow(body)
 
     def on_message_complete(self) -> None:

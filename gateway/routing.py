@@ -52,6 +52,9 @@ class Directory:
                     raise ConfigError(f"services.{service.name}.aliases: {alias!r} is taken")
                 self._by_name[alias] = service
 
+        self.has_custom = any(service.type == "custom" for service in self._configured.values())
+        """Whether a custom service may be meant by a call that has no prefix."""
+
     def names(self) -> list[str]:
         """The configured services' names and aliases."""
         return list(self._by_name)
@@ -60,8 +63,20 @@ class Directory:
         """The service of that name or alias."""
         service = self._by_name.get(name)
         if service is None and name not in self._named_models and self._models.get(name) is not None:
-            return Service(name, name, "any", False, ())
+            return self._unnamed(name)
         return service
+
+    def _unnamed(self, name: str) -> Service:
+        """The service of a model that no service names."""
+        model = self._models.get(name)
+        is_server = model is not None and model.latest is not None and "upstream" in model.latest.metadata.extras
+        return Service(name, name, "custom" if is_server else "any", False, ())
+
+    def custom(self, call: Call, named: str | None) -> Service | None:
+        """The custom service that the prefix's name, or else the call's head, means, if it is one."""
+        name = named if named is not None else self._hint(call)
+        service = self.get(name) if name is not None else None
+        return service if service is not None and service.type == "custom" else None
 
     def serves(self, name: str) -> bool:
         """Whether a service of that name answers."""
@@ -77,7 +92,7 @@ class Directory:
         yield from self._configured.values()
         for name in self._models.names():
             if name not in self._named_models and name not in self._configured:
-                yield Service(name, name, "any", False, ())
+                yield self._unnamed(name)
 
     def reachable(self, route: Route, call: Call) -> list[Service]:
         """The services that a call may mean, as far as path and headers tell; never empty while there are services."""

@@ -28,7 +28,10 @@ from gateway.plane import draw
 from gateway.protocol import Listener
 from gateway.protocol import Protocol as HttpProtocol
 from gateway.protocols import load_adapters
+from gateway.proxy import Proxy
+from gateway.relay import MESSAGE_BYTES
 from gateway.routing import Directory
+from gateway.websocket import WebSocketProtocol
 
 DRAIN_NOTICE_SECONDS = 0.5
 """After SIGTERM: how long requests are still taken, each answer asking the client to go elsewhere next time."""
@@ -82,7 +85,14 @@ class Assembly:
             self._control(base),
             self.deferrals,
         )
-        self.gateway = Gateway(self.pipeline, self.models, self.observer, config.limits, self.log)
+        self.gateway = Gateway(
+            self.pipeline,
+            Proxy(lambda: self.pipeline.plane, config.limits),
+            self.models,
+            self.observer,
+            config.limits,
+            self.log,
+        )
         self.rpc: Rpc | None = None
         if config.gateway.grpc_port:
             self.rpc = plugins.load_rpc().RpcServer(config, self.pipeline, self.observer, self.log)
@@ -130,7 +140,8 @@ async def serve(assembly: Assembly, sock: socket.socket, started: Callable[[], A
         uvicorn.Config(
             assembly.gateway,
             http=HttpProtocol,
-            ws="none",
+            ws=WebSocketProtocol,
+            ws_max_size=MESSAGE_BYTES,
             lifespan="off",
             log_config=None,
             access_log=False,

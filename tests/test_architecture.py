@@ -34,7 +34,9 @@ ADAPTER_LIBRARIES = {
 }
 """`google` is protobuf."""
 
-HTTP_MODULES = {f"gateway.{name}" for name in ("app", "cli", "cycle", "protocol", "server", "proxy", "control.api")}
+HTTP_MODULES = {
+    f"gateway.{name}" for name in ("app", "cli", "cycle", "protocol", "server", "proxy", "websocket", "control.api")
+}
 CONFINED: dict[str, Callable[[str], bool]] = {
     **dict.fromkeys(("starlette", "uvicorn", "sse_starlette"), lambda name: name in HTTP_MODULES or _console(name)),
     **dict.fromkeys(("onnxruntime", "onnx"), lambda name: name.startswith("backends.")),

@@ -64,6 +64,13 @@ class Fixed:
         return Reply(self._make_body(), media_type=self._media_type)
 
 
+class NoProxy:
+    """Where no service is a custom one."""
+
+    def passage(self, head: Call) -> None:
+        return None
+
+
 async def exchange(gateway: Gateway) -> tuple[dict[bytes, bytes], bytes]:
     """Headers and body of the answer to a call whose client waits for it."""
     sent: list[Any] = []
@@ -87,7 +94,7 @@ def test_an_answer_says_whether_the_connection_goes_on(
     """Whole or streamed, it has the request's id; a leaving gateway asks the client to go elsewhere next time."""
     pipeline = Fixed(make_body)
     pipeline.draining = draining
-    gateway = Gateway(pipeline, Models([Path()]), Observer(), LimitsConfig(), None)  # type: ignore[arg-type]
+    gateway = Gateway(pipeline, NoProxy(), Models([Path()]), Observer(), LimitsConfig(), None)  # type: ignore[arg-type]
     headers, body = asyncio.run(exchange(gateway))
     assert body == b"hello"
     assert headers[b"x-request-id"] == b"mine"
@@ -98,7 +105,7 @@ def test_an_answer_says_whether_the_connection_goes_on(
 def test_the_bytes_of_an_answer_are_counted(make_body: Callable[[], bytes | AsyncIterator[bytes]]) -> None:
     """However it is sent."""
     observer = Observer()
-    gateway = Gateway(Fixed(make_body), Models([Path()]), observer, LimitsConfig(), None)  # type: ignore[arg-type]
+    gateway = Gateway(Fixed(make_body), NoProxy(), Models([Path()]), observer, LimitsConfig(), None)  # type: ignore[arg-type]
     asyncio.run(exchange(gateway))
     sent = [sample.value for metric in observer.collect() for sample in metric.samples
             if sample.name == "tensorgate_response_bytes_total"]  # fmt: skip
@@ -119,7 +126,7 @@ def test_a_generator_is_closed_when_the_answer_is_over() -> None:
 
     async def leave() -> None:
         pipeline = Fixed(lambda: body)
-        gateway = Gateway(pipeline, Models([Path()]), Observer(), LimitsConfig(), None)  # type: ignore[arg-type]
+        gateway = Gateway(pipeline, NoProxy(), Models([Path()]), Observer(), LimitsConfig(), None)  # type: ignore[arg-type]
         first = asyncio.Event()
         incoming = iter([{"type": "http.request", "body": b""}])
 
@@ -152,7 +159,7 @@ def test_silent_events_are_kept_alive(media_type: str, pinged: bool, monkeypatch
         await asyncio.sleep(0.05)
         yield b"data: 2\n\n"
 
-    gateway = Gateway(Fixed(quiet, media_type), Models([Path()]), Observer(), LimitsConfig(), None)  # type: ignore[arg-type]
+    gateway = Gateway(Fixed(quiet, media_type), NoProxy(), Models([Path()]), Observer(), LimitsConfig(), None)  # type: ignore[arg-type]
     _, body = asyncio.run(exchange(gateway))
     events = body.decode().split("\n\n")
     assert (events[0], events[-2:]) == ("data: 1", ["data: 2", ""])

@@ -1,0 +1,62 @@
+"""Which headers a proxy passes on."""
+
+import pytest
+
+from gateway.forwarding import Headers, forwarded, hides_authorization, kept
+
+
+@pytest.mark.parametrize(
+    ("headers", "left"),
+    [
+        ([(b"a", b"1"), (b"connection", b"keep-alive, X-B , "), (b"x-b", b"2"), (b"keep-alive", b"5")], [b"a"]),
+        ([(b"te", b"trailers"), (b"trailer", b"x"), (b"upgrade", b"h2c"), (b"expect", b"100-continue")], []),
+        ([(b"transfer-encoding", b"chunked"), (b"content-length", b"3")], [b"content-length"]),
+        ([(b"set-cookie", b"a"), (b"set-cookie", b"b")], [b"set-cookie", b"set-cookie"]),
+        ([(b"connection", b"close"), (b"connection", b"x-a"), (b"x-a", b"1")], []),
+    ],
+)
+def test_headers_of_one_connection_stay(headers: Headers, left: list[bytes]) -> None:
+    """Hop-by-hop headers, and those that Connection names, are not passed on; others are, in their order."""
+    assert left == [name for name, _ in kept(headers)]
+
+
+def test_what_a_client_says_of_forwarding_is_replaced() -> None:
+    """Only the gateway knows who called; its own headers are not the server's affair."""
+    given = [
+        (b"host", b"a.example"),
+        (b"x-forwarded-for", b"6.6.6.6"),
+        (b"forwarded", b"for=6.6.6.6"),
+        (b"x-tensorgate-key", b"secret"),
+        (b"authorization", b"APPCODE secret"),
+        (b"accept", b"*/*"),
+    ]
+    told = forwarded(given, peer="10.0.0.1", prefix="/services/a", request_id="r-1", hidden=True)
+    assert told == [
+        (b"host", b"a.example"),
+        (b"accept", b"*/*"),
+        (b"x-forwarded-for", b"10.0.0.1"),
+        (b"x-forwarded-host", b"a.example"),
+        (b"x-forwarded-proto", b"http"),
+        (b"x-request-id", b"r-1"),
+        (b"x-forwarded-prefix", b"/services/a"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("authorization", "own_key", "protected", "hidden"),
+    [
+        (b"APPCODE x", False, False, True),
+        (b"Bearer x", False, True, True),
+        (b"Bearer x", True, True, False),
+        (b"Bearer x", False, False, False),
+        (b"Basic eDp5", False, True, False),
+        (None, False, True, False),
+    ],
+)
+def test_whose_affair_the_authorization_is(
+    authorization: bytes | None, own_key: bool, protected: bool, hidden: bool
+) -> None:
+    """The gateway's keys stay with it; the server's own reach the server."""
+    headers = [(b"authorization", authorization)] if authorization is not None else []
+    headers += [(b"x-tensorgate-key", b"k")] if own_key else []
+    assert hidden == hides_authorization(headers, protected)
