@@ -19,6 +19,7 @@ from gateway.types import Call
 
 _LONGEST = 1024
 _NONE: frozenset[str] = frozenset()
+_CALLER_KEY = secrets.token_bytes(32)
 
 
 class Authenticator:
@@ -67,6 +68,18 @@ class Authenticator:
         if code is None or len(code) > _LONGEST:
             return _NONE
         return self._opened.get(self._digest(code), _NONE)
+
+    def caller(self, call: Call, opened: frozenset[str]) -> bytes:
+        """Whose budget a call uses: a digest of the key that has `opened` services; empty without one.
+
+        It stays the same however often services and keys change.
+        """
+        if not opened:
+            return b""
+        code = _credential(call)
+        if code is None:
+            code = "signature " + sigv4.read(call, self._clock()).access_key_id
+        return hmac.digest(_CALLER_KEY, code.encode("utf-8", "surrogateescape"), hashlib.sha256)
 
     def verified(self, head: Call, opened: frozenset[str], payload: bytes) -> frozenset[str]:
         """Of the services that were `opened`, those that stay so: by a key, or by a secret that has signed the call.

@@ -2,10 +2,11 @@
 
 import asyncio
 import zlib
-from collections.abc import Awaitable, Callable, Coroutine, Generator, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
 from typing import Any, TypeVar
 
 from gateway.config import LimitsConfig
+from gateway.deadlines import Begun
 from gateway.errors import BodyTimeout, BodyTooLarge, MalformedBody, UnsupportedMedia
 from gateway.types import Call
 
@@ -28,21 +29,6 @@ _MOST_MEMBERS = 16_384
 
 class ClientGone(Exception):
     """The client hung up before it had its answer; there is nobody to tell."""
-
-
-class _Begun:
-    """A coroutine that has been run up to its first wait."""
-
-    def __init__(self, rest: Generator[Any, None, bytes], waits_for: Any) -> None:
-        self._rest = rest
-        self._waits_for = waits_for
-
-    def __await__(self) -> Generator[Any, None, bytes]:
-        try:
-            yield self._waits_for
-        except BaseException as error:
-            yield self._rest.throw(error)
-        return (yield from self._rest)
 
 
 class Body:
@@ -97,7 +83,7 @@ class Body:
         except TimeoutError:
             return
 
-    async def unless_gone(self, run: Coroutine[Any, Any, R]) -> R:
+    async def unless_gone(self, run: Coroutine[Any, Any, R], after: float = LONG_SECONDS) -> R:
         """What a long run gives, once the body is read; it is cancelled if the client leaves. Raises ClientGone."""
         loop, running = asyncio.get_running_loop(), asyncio.current_task()
         watches: list[asyncio.Task[None]] = []
@@ -111,7 +97,7 @@ class Body:
                 running.cancel()
 
         # PERF: a timer costs a run that turns out to be short 2 us, two tasks would cost it 40.
-        timer = loop.call_later(LONG_SECONDS, lambda: watches.append(loop.create_task(watch())))
+        timer = loop.call_later(after, lambda: watches.append(loop.create_task(watch())))
         try:
             return await run
         except asyncio.CancelledError:
@@ -133,7 +119,8 @@ class Body:
             return body
         try:
             async with asyncio.timeout(self._limits.body_seconds):
-                return await _Begun(gathering, waits_for)
+                body = await Begun(gathering, waits_for)
+                return body
         except TimeoutError:
             raise self._too_late() from None
 

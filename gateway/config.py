@@ -9,6 +9,10 @@ import msgspec
 from msgspec import Meta, Struct
 
 from gateway.interfaces import Device, SignatureConfig
+from gateway.limitsconfig import KeyLimitsConfig as KeyLimitsConfig
+from gateway.limitsconfig import LimitsConfig as LimitsConfig
+from gateway.limitsconfig import MiB, Positive, Seconds
+from gateway.limitsconfig import ServiceLimitsConfig as ServiceLimitsConfig
 from gateway.serviceconfig import NAME_PATTERN as NAME_PATTERN
 from gateway.serviceconfig import AnalysisConfig as AnalysisConfig
 from gateway.serviceconfig import AwsCredential as AwsCredential
@@ -16,7 +20,7 @@ from gateway.serviceconfig import CanaryConfig as CanaryConfig
 from gateway.serviceconfig import ExpectationConfig as ExpectationConfig
 from gateway.serviceconfig import KeyConfig as KeyConfig
 from gateway.serviceconfig import Metric as Metric
-from gateway.serviceconfig import Name, Positive, Seconds
+from gateway.serviceconfig import Name
 from gateway.serviceconfig import ScalingConfig as ScalingConfig
 from gateway.serviceconfig import Secret as Secret
 from gateway.serviceconfig import ServiceConfig as ServiceConfig
@@ -29,24 +33,9 @@ T = TypeVar("T")
 
 Port = Annotated[int, Meta(ge=0, le=65535)]
 
-MiB = 1 << 20
-
 
 class ConfigError(Exception):
     """A configuration that cannot be used; the text names the file, the key and what was expected."""
-
-
-class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """The `[limits]` table: what one request may cost before it is refused."""
-
-    body_bytes: Positive = 64 * MiB
-    """As sent, and again once a content coding is undone."""
-    body_chunks: Positive = 65_536
-    body_seconds: Seconds = 60.0
-    """From the end of the headers to the end of the body."""
-    elements: Positive = 16 * MiB
-    """Values in all the tensors of a request."""
-    json_depth: Annotated[int, Meta(ge=8, le=1000)] = 254
 
 
 class GatewayConfig(Struct, frozen=True, forbid_unknown_fields=True):

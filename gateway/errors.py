@@ -154,6 +154,11 @@ class Overloaded(CapacityError):
 class RateLimited(CapacityError):
     """The caller asks more often than allowed."""
 
+    def __init__(self, message: str, retry_after: float | None = None, limit: int = 0) -> None:
+        super().__init__(message, retry_after)
+        self.limit = limit
+        """Requests a second, where that is what was exceeded."""
+
 
 class NotReady(CapacityError):
     """Known, but not serving yet."""

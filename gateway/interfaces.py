@@ -17,6 +17,7 @@ from msgspec import Struct
 from gateway.errors import GatewayError, ModelNotFound
 from gateway.types import (
     INT64_MAX,
+    Allowance,
     Call,
     InferenceRequest,
     InferenceResponse,
@@ -74,6 +75,8 @@ class Infer(Operation, frozen=True, kw_only=True):
     encode: Callable[[InferenceResponse, InferenceRequest, Call], Reply]
     stream: Callable[[AsyncIterator[InferenceResponse], InferenceRequest, Call], Reply] | None = None
     """Encodes the parts when `request.stream` is set; failures after the first part are the reply's own business."""
+    allowance: Callable[[Allowance], tuple[tuple[str, str], ...]] | None = None
+    """Headers that tell what is left of the requests a second, for callers that have a limit."""
     check_body: Callable[[Call], None] | None = None
     """Called when the model is unknown: raises what the protocol reports before that."""
 

@@ -34,9 +34,12 @@ class _Counts:
 class Observer:
     """Counts every request once, at its end."""
 
-    def __init__(self, versions: Callable[[], Iterable[VersionSummary]] = tuple) -> None:
+    def __init__(
+        self, versions: Callable[[], Iterable[VersionSummary]] = tuple, *more: Callable[[], Iterable[Metric]]
+    ) -> None:
         self._counts: dict[tuple[str, str, str, int], _Counts] = {}
         self._versions = versions
+        self._more = more
         self.in_flight = 0
         self._registry = CollectorRegistry()
         self._registry.register(self)
@@ -73,6 +76,8 @@ class Observer:
         gauge = GaugeMetricFamily("tensorgate_requests_in_flight", "Requests being answered now")
         gauge.add_metric([], self.in_flight)
         yield gauge
+        for collect in self._more:
+            yield from collect()
         yield from self._model_metrics()
 
     def _request_metrics(self) -> Iterator[Metric]:

@@ -1,4 +1,4 @@
-"""The life of a request, top to bottom: route, credential, body, service, decode, infer, encode."""
+"""The life of a request, top to bottom: route, credential, body, service, limits, decode, infer, encode."""
 
 import asyncio
 import functools
@@ -9,9 +9,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gateway.body import Body, ClientGone
+from gateway.deadlines import in_time
 from gateway.deferral import Deferrals
 from gateway.errors import (
     BackendError,
+    DeadlineExceeded,
     GatewayError,
     InferenceFailed,
     ModelNotFound,
@@ -21,13 +23,15 @@ from gateway.errors import (
 )
 from gateway.interfaces import Adapter, Answer, Defer, Describe, Index, Infer, Manage, Metrics, Ready, Status
 from gateway.lifecycle import Loaded
+from gateway.limits import Limits, Visit, Who
 from gateway.model_control import ModelControl
 from gateway.observe import Observer
 from gateway.offload import Offload
+from gateway.outputs import check_answer, check_outputs
 from gateway.paths import PathTable, Route
 from gateway.plane import Plane
 from gateway.routing import Service, told
-from gateway.streaming import Chunks, Parts
+from gateway.streaming import Both, Chunks, Parts
 from gateway.trace import Trace
 from gateway.types import Call, InferenceRequest, InferenceResponse, Reply, Target
 
@@ -50,6 +54,11 @@ class Admitted(Struct, frozen=True):
     trace: Trace
     body: Body
 
+    def who(self) -> Who:
+        """Whose budgets it uses."""
+        key = self.plane.auth.caller(self.call, self.opened)
+        return Who(key, key or self.trace.peer.encode())
+
 
 class Pipeline:
     """Answers calls; knows every step but no wire format and no model runtime."""
@@ -61,6 +70,7 @@ class Pipeline:
         observer: Observer,
         control: ModelControl,
         deferrals: Deferrals,
+        limits: Limits,
     ) -> None:
         self.paths = PathTable(adapters)
         self.plane = plane
@@ -71,6 +81,7 @@ class Pipeline:
         self._offload = Offload()
         self._control = control
         self._deferrals = deferrals
+        self._limits = limits
 
     async def answer(self, head: Call, body: Body, trace: Trace) -> Reply:
         """The reply to a call, errors included, in the caller's dialect. Raises ClientGone only."""
@@ -166,12 +177,27 @@ class Pipeline:
                 await self._offload.run(len(call.body), operation.check_body, call)
             raise
         admitted.trace.version = loaded.version
-        return await self._run(
-            admitted.plane.own(operation, service, admitted.route), call, target, loaded, admitted.body
-        )
+        operation = admitted.plane.own(operation, service, admitted.route)
+        gate = self._limits.gate(service.name)
+        visit = gate.enter(call, admitted.who, admitted.trace.arrived)
+        stage = "queue"
+        try:
+            if visit.turn is not None:
+                await admitted.body.unless_gone(visit.come_in(), after=0.0)
+                loaded = admitted.plane.directory.pick(service, target)
+            stage = "run"
+            run = self._run(operation, call, target, loaded, visit, admitted.body)
+            reply = await (run if visit.deadline is None else in_time(run, visit.deadline))
+        except (ClientGone, DeadlineExceeded, asyncio.CancelledError):
+            if stage == "run":
+                gate.cancelled(stage)
+            raise
+        finally:
+            visit.release()
+        return _with_allowance(reply, operation, visit)
 
     async def _run(
-        self, operation: Infer, call: Call, target: Target, loaded: Loaded, body: Body | None = None
+        self, operation: Infer, call: Call, target: Target, loaded: Loaded, visit: Visit | None, body: Body | None
     ) -> Reply:
         """Decode, infer and encode, the version held meanwhile; a client whose `body` it was may end a long run."""
         loaded.acquire()
@@ -179,15 +205,20 @@ class Pipeline:
             request = await self._offload.decode(operation, call, target, loaded.metadata)
             if isinstance(request, Reply):
                 return request
-            if call.deadline is not None and request.deadline is None:
-                request = replace(request, deadline=call.deadline)
+            check_outputs(request, loaded.metadata, self._limits.output_bytes)
+            if visit is not None:
+                visit.take_rows(request)
+                if visit.deadline is not None:
+                    request = replace(request, deadline=visit.deadline)
             if request.stream and operation.stream is not None:
-                return await self._stream(operation.stream, loaded, request, call)
+                return await self._stream(operation.stream, loaded, request, call, visit)
+            run = loaded.backend.infer(request)
             if body is not None and not _MAY_BE_LONG.isdisjoint(loaded.metadata.extras):
-                response = await body.unless_gone(loaded.backend.infer(request))
+                response = await body.unless_gone(run)
             else:
-                response = await loaded.backend.infer(request)
-            return await self._offload.run(_nbytes(response), operation.encode, response, request, call)
+                response = await run
+            size = check_answer(response, self._limits.output_bytes)
+            return await self._offload.run(size, operation.encode, response, request, call)
         finally:
             loaded.release()
 
@@ -198,6 +229,7 @@ class Pipeline:
         service = self._service(admitted, target)
         operation = admitted.plane.own(operation, service, admitted.route)
         admitted.trace.version = admitted.plane.directory.pick(service, target).version
+        self._limits.gate(service.name).charge(call, admitted.who)
         uri = operation.input_uri(call)
         deferrals.admit(call.body, uri)
         slot = await deferrals.hold(operation.id(call))
@@ -210,15 +242,20 @@ class Pipeline:
         async def run() -> bytes:
             body = await asyncio.to_thread(deferrals.inputs.read, uri) if uri else call.body
             later = replace(call, body=body, deadline=None)
-            return _whole(await self._run(operation, later, target, admitted.plane.directory.pick(service, target)))
+            loaded = admitted.plane.directory.pick(service, target)
+            return _whole(await self._run(operation, later, target, loaded, None, None))
 
         failed = functools.partial(_failure, admitted.route, call, admitted.trace)
         deferrals.start(slot, len(call.body), run, lambda error: _whole(failed(error)))
         return reply
 
-    async def _stream(self, encode: StreamEncoder, loaded: Loaded, request: InferenceRequest, call: Call) -> Reply:
+    async def _stream(
+        self, encode: StreamEncoder, loaded: Loaded, request: InferenceRequest, call: Call, visit: Visit | None
+    ) -> Reply:
         what = f"{call.method} {call.raw_path[:256]}"
-        parts = Parts(loaded.backend.stream(request), loaded, functools.partial(_log, call.id, what))
+        held = loaded if visit is None else Both(loaded, visit)
+        failed = functools.partial(_log, call.id, what)
+        parts = Parts(loaded.backend.stream(request), held, failed, request.deadline)
         try:
             await parts.prime()
             reply = encode(parts, request, call)
@@ -254,5 +291,8 @@ def _whole(reply: Reply) -> bytes:
     return reply.body
 
 
-def _nbytes(response: InferenceResponse) -> int:
-    return sum(tensor.nbytes for tensor in response.outputs.values())
+def _with_allowance(reply: Reply, operation: Infer, visit: Visit) -> Reply:
+    """The reply, with what is left to the caller where the protocol has headers for it."""
+    if operation.allowance is None or (allowance := visit.allowance) is None:
+        return reply
+    return replace(reply, headers=(*reply.headers, *operation.allowance(allowance)))

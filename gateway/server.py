@@ -9,17 +9,19 @@ import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 import uvicorn
 
-from gateway import plugins
+from gateway import limitmetrics, plugins
 from gateway.accesslog import AccessLog
 from gateway.app import Gateway
 from gateway.config import Config, ConfigError, ServiceConfig, folders
 from gateway.deferral import Deferrals
+from gateway.limits import Limits
 from gateway.model_control import ModelControl
 from gateway.models import Models
 from gateway.observe import Observer
@@ -75,7 +77,8 @@ class Assembly:
         single = {name: base / folder for name, folder in config.models.items()}
         self.models = Models(roots, config.gateway.device, single, output=lambda model: output_of(model, config, base))
         self.adapters = load_adapters(config)
-        self.observer = Observer(self.models.describe)
+        self.limits = Limits(config)
+        self.observer = Observer(self.models.describe, partial(limitmetrics.collect, self.limits))
         self.log = AccessLog() if config.gateway.access_log == "json" else None
         self.deferrals = Deferrals(config, base)
         self.pipeline = Pipeline(
@@ -84,6 +87,7 @@ class Assembly:
             self.observer,
             self._control(base),
             self.deferrals,
+            self.limits,
         )
         self.gateway = Gateway(
             self.pipeline,
@@ -106,6 +110,7 @@ class Assembly:
         """Serve these from now on, all or none of them. Raises ConfigError."""
         config = msgspec.structs.replace(self.config, services=dict(services))
         self.pipeline.plane = draw(config, self._base, self.models, self.adapters)
+        self.limits.adopt(config)
         self.config = config
 
     def _control(self, base: Path) -> ModelControl:

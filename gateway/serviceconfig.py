@@ -5,12 +5,12 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from gateway.limitsconfig import Positive, ServiceLimitsConfig
+
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z"
 """Services, models, labels: nothing that a file system or a URL could read as more than a name."""
 
 Name = Annotated[str, Meta(pattern=NAME_PATTERN)]
-Positive = Annotated[int, Meta(ge=1)]
-Seconds = Annotated[float, Meta(gt=0, le=86400)]
 ServiceType = Literal["tfserving", "seldon", "sagemaker", "openai", "v2", "custom", "any"]
 ServiceVersion = Annotated[str, Meta(pattern=r"^\d+\.\d+\.\d+$")]
 ServiceState = Literal["running", "starting", "stopping", "stopped", "expired", "failed"]
@@ -173,3 +173,5 @@ class ServiceConfig(Struct, frozen=True, forbid_unknown_fields=True):
     aws_credentials: tuple[AwsCredential, ...] = ()
     protocols: dict[str, dict[str, Any]] = {}
     """Tables that lie over the protocols' own for calls of this service."""
+    limits: ServiceLimitsConfig = ServiceLimitsConfig()
+    """What its callers may use, over `[limits.service]`."""

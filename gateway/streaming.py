@@ -1,9 +1,13 @@
 """A streamed answer on its way: the model's parts inside the adapter's chunks, closed together, whoever ends it."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
+from time import monotonic
 from typing import Protocol, runtime_checkable
 
+from gateway.deadlines import too_late
 from gateway.lifecycle import Loaded
+from gateway.limits import Visit
 from gateway.types import InferenceResponse
 
 
@@ -15,19 +19,51 @@ class Closable(Protocol):
         """Stop and free everything; again does nothing."""
 
 
+class Holdable(Protocol):
+    """What must not go while a stream runs."""
+
+    def acquire(self) -> None:
+        """Keep it."""
+
+    def release(self) -> None:
+        """Let it go."""
+
+
+class Both:
+    """A version, and the request's place in the service."""
+
+    def __init__(self, loaded: Loaded, visit: Visit) -> None:
+        self._held = (loaded, visit)
+
+    def acquire(self) -> None:
+        """Keep both."""
+        for one in self._held:
+            one.acquire()
+
+    def release(self) -> None:
+        """Let both go."""
+        for one in self._held:
+            one.release()
+
+
 class Parts:
-    """A model's parts, the first already here; the version is held until `aclose`."""
+    """A model's parts, the first already here; what is held is let go by `aclose`."""
 
     def __init__(
-        self, parts: AsyncIterator[InferenceResponse], loaded: Loaded, failed: Callable[[Exception], None]
+        self,
+        parts: AsyncIterator[InferenceResponse],
+        held: Holdable,
+        failed: Callable[[Exception], None],
+        deadline: float | None = None,
     ) -> None:
         self._parts = parts
-        self._loaded = loaded
+        self._held = held
+        self._deadline = deadline
         self._failed = failed
         """Told of what goes wrong after the first part; before it, an error is the caller's to tell."""
         self._first: InferenceResponse | None = None
         self._closed = False
-        loaded.acquire()
+        held.acquire()
 
     async def prime(self) -> None:
         """Wait for the first part, so that an early failure still has a status of its own."""
@@ -41,15 +77,27 @@ class Parts:
             part, self._first = self._first, None
             return part
         try:
-            return await anext(self._parts)
+            return await self._next()
         except StopAsyncIteration:
             raise
         except Exception as error:
             self._failed(error)
             raise
 
+    async def _next(self) -> InferenceResponse:
+        deadline = self._deadline
+        if deadline is None:
+            return await anext(self._parts)
+        try:
+            async with asyncio.timeout(max(0.0, deadline - monotonic())) as limit:
+                return await anext(self._parts)
+        except TimeoutError:
+            if limit.expired():
+                raise too_late() from None
+            raise
+
     async def aclose(self) -> None:
-        """Stop the model's work and let the version go; again does nothing."""
+        """Stop the model's work and let go what is held; again does nothing."""
         if self._closed:
             return
         self._closed = True
@@ -57,7 +105,7 @@ class Parts:
             if isinstance(self._parts, Closable):
                 await self._parts.aclose()
         finally:
-            self._loaded.release()
+            self._held.release()
 
 
 class Chunks:

@@ -2,7 +2,7 @@
 
 import itertools
 import secrets
-from time import perf_counter
+from time import monotonic, perf_counter
 
 from gateway.types import Call
 
@@ -48,6 +48,10 @@ class Trace:
         self.bytes_in = 0
         """Of the body, as are those out."""
         self.bytes_out = 0
+
+    def arrived(self) -> float:
+        """When the request came, on the monotonic clock."""
+        return monotonic() - (perf_counter() - self.started)
 
 
 def given_id(head: Call) -> str | None:

@@ -171,6 +171,16 @@ class Reply(Struct, frozen=True):
     headers: tuple[tuple[str, str], ...] = ()
 
 
+class Allowance(Struct, frozen=True):
+    """What a caller may send still, for protocols that tell."""
+
+    limit: int
+    """Requests a second."""
+    remaining: int
+    reset_seconds: float
+    """Until one more may be sent."""
+
+
 class RequestSeries(Struct, frozen=True):
     """Requests of one kind, counted since the start: what a metrics page is rendered from."""
 

@@ -1,5 +1,6 @@
 """The documentation against the code: every key, metric and option is there, and every curl line does what it says."""
 
+import functools
 import json
 import re
 import shutil
@@ -13,10 +14,11 @@ import msgspec
 import pytest
 from live import LiveGateway, gateway
 
-from gateway import config, interfaces, plugins
+from gateway import config, interfaces, limitmetrics, plugins
 from gateway.accesslog import AccessLine
 from gateway.cli import main
 from gateway.interfaces import SignatureConfig
+from gateway.limits import Limits
 from gateway.observe import Observer
 from gateway.types import ResponseForm
 
@@ -28,6 +30,8 @@ TABLES: dict[str, type[msgspec.Struct]] = {
     "Top level": config.Config,
     "`[gateway]`": config.GatewayConfig,
     "`[limits]`": config.LimitsConfig,
+    "`[services.NAME.limits]`": config.ServiceLimitsConfig,
+    "`limits.key`": config.KeyLimitsConfig,
     "`[results]`": config.ResultsConfig,
     "`[models_control]`": config.ModelsControlConfig,
     "`[services.NAME]`": config.ServiceConfig,
@@ -111,9 +115,13 @@ def _is_operation(kind: object) -> bool:
     return isinstance(kind, type) and issubclass(kind, interfaces.Operation) and kind is not interfaces.Operation
 
 
+def _observer() -> Observer:
+    return Observer(tuple, functools.partial(limitmetrics.collect, Limits(config.Config())))
+
+
 def test_metrics_are_documented() -> None:
     """docs/operations.md names every metric of ours, as it is scraped."""
-    names = {f"{metric.name}_total" if metric.type == "counter" else metric.name for metric in Observer().collect()}
+    names = {f"{metric.name}_total" if metric.type == "counter" else metric.name for metric in _observer().collect()}
     assert {row[0].strip("`") for row in _rows(_section("docs/operations.md", "Metrics"))} == names
 
 

@@ -102,6 +102,7 @@ def _post(
         decode=decode,
         encode=encode,
         stream=stream,
+        allowance=errors.allowance_headers,
     )
 
 

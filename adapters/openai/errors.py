@@ -4,6 +4,7 @@ Source: OpenAI's API reference, error codes, and openai-python's mapping of stat
 """
 
 import re
+from math import ceil
 from typing import Any
 
 import orjson
@@ -33,7 +34,7 @@ from gateway.errors import (
     UserError,
     UserFailed,
 )
-from gateway.types import Call, Reply
+from gateway.types import Allowance, Call, Reply
 
 INVALID, LIMITED, SERVER = "invalid_request_error", "rate_limit_error", "server_error"
 
@@ -80,9 +81,22 @@ class Refusal(RequestError):
 def encode(error: GatewayError, call: Call) -> Reply:
     """The status, the body, and what headers the status asks for."""
     headers = error_headers(error)
+    if isinstance(error, RateLimited) and error.limit:
+        headers = (*headers, *allowance_headers(Allowance(error.limit, 0, error.retry_after or 0.0)))
     if isinstance(error, CapacityError) and error.retry_after is None and status_of(error, call) in (429, 503):
         headers = (*headers, _RETRY_AFTER)
     return Reply(orjson.dumps({"error": describe(error, call)}), status_of(error, call), headers=headers)
+
+
+def allowance_headers(allowance: Allowance) -> tuple[tuple[str, str], ...]:
+    """SPEC: what is left of the requests; a time is written as `1s` or `120ms`."""
+    milliseconds = ceil(allowance.reset_seconds * 1000)
+    reset = f"{milliseconds}ms" if milliseconds < 1000 else f"{milliseconds / 1000:g}s"
+    return (
+        ("x-ratelimit-limit-requests", str(allowance.limit)),
+        ("x-ratelimit-remaining-requests", str(allowance.remaining)),
+        ("x-ratelimit-reset-requests", reset),
+    )
 
 
 def status_of(error: GatewayError, call: Call) -> int:

@@ -15,6 +15,10 @@ DRAIN_SECONDS = 25.0
 
 Tables = dict[str, Any]
 
+TIMEOUTS = ("SAGEMAKER_MODEL_SERVER_TIMEOUT", "SAGEMAKER_MODEL_SERVER_TIMEOUT_SECONDS")
+"""How long a model may take for a request, in seconds; the first that is set counts."""
+
+_LONGEST_SECONDS = 86_400
 _MIB = 1 << 20
 _STRATEGIES = {"multirecord": "MULTI_RECORD", "singlerecord": "SINGLE_RECORD"}
 
@@ -30,8 +34,7 @@ def tables(environment: Mapping[str, str], folder: Path) -> Tables:
     many = _flag(environment, "SAGEMAKER_MULTI_MODEL")
     payload = _number(environment, "SAGEMAKER_MAX_PAYLOAD_IN_MB", 0)
     said: Tables = {"protocols": {"sagemaker": own} if (own := _own(environment, payload)) else {}}
-    if payload:
-        said["limits"] = {"body_bytes": payload * _MIB}
+    said["limits"] = _limits(environment, payload)
     if many:
         said["models_control"] = {"enabled": True, "roots": str(folder / "models")}
     elif (folder / "model").is_dir():
@@ -39,6 +42,16 @@ def tables(environment: Mapping[str, str], folder: Path) -> Tables:
     if port is not None or many or (folder / "model").is_dir():
         said["gateway"] = {"host": "0.0.0.0", "port": port or PORT, "drain_seconds": DRAIN_SECONDS}
     return {name: table for name, table in said.items() if table}
+
+
+def _limits(environment: Mapping[str, str], payload: int | None) -> Tables:
+    """The table [limits]."""
+    table: Tables = {"body_bytes": payload * _MIB} if payload else {}
+    for name in TIMEOUTS:
+        if (seconds := _number(environment, name, 1)) is not None:
+            table["service"] = {"deadline_ms": min(seconds, _LONGEST_SECONDS) * 1000}
+            break
+    return table
 
 
 def _own(environment: Mapping[str, str], payload: int | None) -> Tables:

@@ -1,0 +1,346 @@
+"""The limits step: who may come in now, who waits for a place, and who is told at once to come again later."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping
+from time import monotonic
+from typing import NamedTuple
+
+from gateway.budgets import Clock, Rates
+from gateway.config import Config
+from gateway.deadlines import deadline_of, too_late
+from gateway.errors import CapacityError, Overloaded, RateLimited
+from gateway.fairqueue import FairQueue
+from gateway.limitsconfig import KeyLimitsConfig, ServiceLimits, ServiceLimitsConfig, resolved
+from gateway.outputs import rows_of
+from gateway.types import Allowance, Call, InferenceRequest
+
+MOST_GATES = 4096
+"""Services remembered that nobody is in and that the configuration does not name."""
+_SMOOTHING = 0.1
+_NO_BOUND = 1 << 62
+
+
+class Who(NamedTuple):
+    """Whose request it is."""
+
+    key: bytes
+    """A digest of the key; empty for all who have none."""
+    line: bytes
+    """In which line it waits: the key's, else the address's."""
+
+
+Caller = Callable[[], Who]
+
+
+class Tally:
+    """What was refused and given up, counted for the metrics page."""
+
+    def __init__(self) -> None:
+        self.refused: Counter[tuple[str, str]] = Counter()
+        """By service and reason."""
+        self.cancelled: Counter[tuple[str, str]] = Counter()
+        """By service and stage."""
+
+
+class _Key:
+    """What one key uses of one service."""
+
+    __slots__ = ("inside", "rates")
+
+    def __init__(self) -> None:
+        self.inside = 0
+        """Its requests that wait or run."""
+        self.rates = Rates()
+
+
+class Visit:
+    """A request inside a service's gate; over once everybody who held it has left."""
+
+    __slots__ = ("_gate", "_holds", "charged", "deadline", "key", "line", "placed", "since", "turn")
+
+    def __init__(self, gate: "Gate", deadline: float | None, since: float) -> None:
+        self._gate = gate
+        self._holds = 1
+        self.deadline = deadline
+        self.since = since
+        """When it came, or got its place."""
+        self.placed = False
+        self.turn: asyncio.Future[None] | None = None
+        """Set if it has to wait for a place."""
+        self.line = b""
+        self.charged = 0.0
+        self.key: _Key | None = None
+
+    def acquire(self) -> None:
+        """One more will release it."""
+        self._holds += 1
+
+    def release(self) -> None:
+        """The request is over, as far as the one who says so is concerned."""
+        self._holds -= 1
+        if self._holds == 0:
+            self._gate.left(self)
+
+    async def come_in(self) -> None:
+        """Wait for the turn. Raises DeadlineExceeded, or Overloaded where it had to make room."""
+        assert self.turn is not None
+        try:
+            if self.deadline is None:
+                await self.turn
+                return
+            async with asyncio.timeout(max(0.0, self.deadline - self._gate.clock())):
+                await self.turn
+        except BaseException as error:
+            self._gate.give_up(self, error)
+            if isinstance(error, TimeoutError):
+                raise too_late() from None
+            raise
+
+    def take_rows(self, request: InferenceRequest) -> None:
+        """Count the rows of the request, now that they are known. Raises RateLimited."""
+        if self._gate.counts_rows:
+            self._gate.take_rows(self, rows_of(request))
+
+    @property
+    def allowance(self) -> Allowance | None:
+        """What is left of the requests that the caller may send."""
+        return self._gate.allowance(self.key)
+
+
+class Gate:
+    """One service's places, line and budgets."""
+
+    def __init__(self, service: str, limits: ServiceLimits, tally: Tally, clock: Clock) -> None:
+        self.service = service
+        self.clock = clock
+        self.running = 0
+        self.waiting: FairQueue[bytes, Visit] = FairQueue()
+        self._tally = tally
+        self._keys: dict[bytes, _Key] = {}
+        self._rates = Rates()
+        self._mean = 0.0
+        """Seconds that a request takes from its place to its end, while the service is full."""
+        self.tune(limits)
+
+    def tune(self, limits: ServiceLimits) -> None:
+        """Let these hold from now on, also for whoever is inside."""
+        self.limits = limits
+        self._most = limits.concurrency or _NO_BOUND
+        self._rates.tune(limits, self.clock)
+        self._keys = {name: key for name, key in self._keys.items() if key.inside or not key.rates.full}
+        for key in self._keys.values():
+            key.rates.tune(limits.key, self.clock)
+        self._per_key = limits.key != KeyLimitsConfig()
+        self._rated = self._per_key or bool(self._rates.requests or self._rates.bytes)
+        self.counts_rows = bool(limits.rows_per_second or limits.key.rows_per_second)
+        self._admit()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nobody is inside."""
+        return not self.running and not self.waiting
+
+    def enter(self, call: Call, caller: Caller, arrived: Clock) -> Visit:
+        """Come in, or into the line. Raises RateLimited, Overloaded, DeadlineExceeded and MalformedBody."""
+        visit = Visit(self, deadline_of(call, self.limits, arrived), self.clock())
+        if visit.deadline is not None and visit.deadline <= visit.since:
+            raise self._refuse("deadline", too_late())
+        full = self.running >= self._most
+        if self._rated or full:
+            who = caller()
+            visit.line = who.line
+            if full:
+                self._check_line(visit)
+            if self._rated:
+                self._take(visit, who.key, len(call.body))
+        if full:
+            self._line_up(visit)
+        else:
+            visit.placed = True
+            self.running += 1
+        return visit
+
+    def charge(self, call: Call, caller: Caller) -> None:
+        """Count a request that needs no place here. Raises RateLimited."""
+        if self._rated:
+            visit = Visit(self, None, 0.0)
+            self._take(visit, caller().key, len(call.body))
+            visit.release()
+
+    # Rates...
+
+    def _take(self, visit: Visit, name: bytes, size: int) -> None:
+        """What the request uses of every budget, or nothing."""
+        key = self._key(name) if self._per_key else None
+        most = self.limits.key.concurrency
+        if key is not None and most and key.inside >= most:
+            text = f"this key has {most} requests under way already, which is as many as it may have"
+            raise self._refuse("key_concurrency", RateLimited(text, max(self._mean, 0.1)))
+        wanted = [
+            (reason, budget, amount)
+            for rates, reason in ((key.rates if key else None, "key_"), (self._rates, ""))
+            if rates is not None
+            for reason, budget, amount in (
+                (f"{reason}requests", rates.requests, 1),
+                (f"{reason}bytes", rates.bytes, size),
+            )
+            if budget is not None
+        ]
+        for number, (reason, budget, amount) in enumerate(wanted):
+            if seconds := budget.take(amount):
+                for _, taken, given in wanted[:number]:
+                    taken.give(given)
+                raise self._over(reason, budget.rate, seconds)
+        visit.key = key
+        if key is not None:
+            key.inside += 1
+
+    def take_rows(self, visit: Visit, rows: int) -> None:
+        """Raises RateLimited."""
+        own = visit.key.rates.rows if visit.key else None
+        for reason, budget in (("key_rows", own), ("rows", self._rates.rows)):
+            if budget is not None and (seconds := budget.take(rows)):
+                if own is not None and budget is not own:
+                    own.give(rows)
+                raise self._over(reason, budget.rate, seconds)
+
+    def allowance(self, key: _Key | None) -> Allowance | None:
+        """Of the key's requests where it has a bound of its own, else of the service's."""
+        budget = (key.rates.requests if key else None) or self._rates.requests
+        if budget is None:
+            return None
+        left = budget.left()
+        return Allowance(max(1, int(budget.rate)), max(0, int(left)), max(0.0, (1 - left) / budget.rate))
+
+    def _key(self, name: bytes) -> _Key:
+        key = self._keys.get(name)
+        if key is None:
+            key = self._keys[name] = _Key()
+            key.rates.tune(self.limits.key, self.clock)
+        return key
+
+    def _over(self, reason: str, rate: float, seconds: float) -> CapacityError:
+        whose, unit = "this key", reason.removeprefix("key_")
+        if unit == reason:
+            whose = f"the service {self.service}"
+        text = f"{whose} may use {rate:g} {unit} a second; try again in {max(seconds, 0.001):.3g} s"
+        return self._refuse(reason, RateLimited(text, seconds, max(1, int(rate)) if unit == "requests" else 0))
+
+    # Places...
+
+    def _check_line(self, visit: Visit) -> None:
+        """Raises Overloaded where there is no room in the line, or the turn would come too late."""
+        turns = self.waiting.ahead(visit.line) + 1
+        if visit.deadline is not None and visit.since + turns * self._mean / self._most > visit.deadline:
+            text = "the deadline would pass before the request's turn came"
+            raise self._refuse("deadline", Overloaded(text, self._drained_in(turns)))
+        if len(self.waiting) >= self.limits.queue and self.waiting.longest(visit.line) is None:
+            raise self._no_room()
+
+    def _line_up(self, visit: Visit) -> None:
+        if len(self.waiting) >= self.limits.queue:
+            # A key with a long line makes room for one with a shorter one.
+            longest = self.waiting.longest(visit.line)
+            assert longest is not None
+            last = self.waiting.drop_last(longest)
+            if last.turn is not None and not last.turn.done():
+                last.turn.set_exception(self._no_room())
+        visit.turn = asyncio.get_running_loop().create_future()
+        self.waiting.push(visit.line, visit)
+
+    def give_up(self, visit: Visit, error: BaseException) -> None:
+        """It does not wait any more."""
+        if not visit.placed:
+            self.waiting.remove(visit.line, visit)
+        if not isinstance(error, Overloaded):
+            self.cancelled("queue")
+
+    def left(self, visit: Visit) -> None:
+        """The request is over, and its place, if it had one, is free again."""
+        if visit.key is not None:
+            visit.key.inside -= 1
+        if not visit.placed:
+            return
+        if self.running >= self._most or visit.turn is not None:
+            seconds = self.clock() - visit.since
+            if self.running >= self._most:
+                self._mean += (seconds - self._mean) * (_SMOOTHING if self._mean else 1.0)
+            if visit.turn is not None:
+                self.waiting.done(visit.line, seconds - visit.charged)
+        self.running -= 1
+        if self.waiting:
+            self._admit()
+
+    def _admit(self) -> None:
+        """Give every free place to the one who is next, unless it has left or its deadline has passed."""
+        while self.waiting and self.running < self._most:
+            line, visit = self.waiting.pop(self._mean)
+            assert visit.turn is not None
+            now = self.clock()
+            late = visit.deadline is not None and visit.deadline <= now
+            if late or visit.turn.done():
+                self.waiting.done(line, -self._mean)
+                if not visit.turn.done():
+                    visit.turn.set_exception(too_late())
+                continue
+            visit.placed, visit.since, visit.charged = True, now, self._mean
+            self.running += 1
+            visit.turn.set_result(None)
+
+    def _drained_in(self, turns: int) -> float:
+        """Seconds until so many turns have come, at the present rate."""
+        return min(max(turns * self._mean / self._most, 0.1), 3600.0)
+
+    def _no_room(self) -> CapacityError:
+        text = f"the service {self.service} has no room for more requests: {self.running} run, {len(self.waiting)} wait"
+        return self._refuse("queue_full", Overloaded(text, self._drained_in(len(self.waiting) + 1)))
+
+    def _refuse(self, reason: str, error: CapacityError) -> CapacityError:
+        self._tally.refused[self.service, reason] += 1
+        return error
+
+    def cancelled(self, stage: str) -> None:
+        """A request was given up there."""
+        self._tally.cancelled[self.service, stage] += 1
+
+
+class Limits:
+    """The gates of all services."""
+
+    def __init__(self, config: Config, clock: Clock = monotonic) -> None:
+        self._clock = clock
+        self._gates: dict[str, Gate] = {}
+        self.tally = Tally()
+        self.adopt(config)
+
+    def adopt(self, config: Config) -> None:
+        """Let the configuration's limits hold from now on; nobody's budget grows by it."""
+        self._general = config.limits.service
+        self.output_bytes = config.limits.output_bytes
+        self._own: Mapping[str, ServiceLimitsConfig] = {name: one.limits for name, one in config.services.items()}
+        for gate in self._gates.values():
+            gate.tune(self._said(gate.service))
+
+    def gate(self, service: str) -> Gate:
+        """The gate of a service that exists."""
+        return self._gates.get(service) or self._made(service)
+
+    def gates(self) -> list[Gate]:
+        """Those that anybody has come through."""
+        return list(self._gates.values())
+
+    def refuse(self, reason: str, error: CapacityError) -> CapacityError:
+        """Count an error that is raised before the service is known."""
+        self.tally.refused["", reason] += 1
+        return error
+
+    def _made(self, service: str) -> Gate:
+        if len(self._gates) >= MOST_GATES:
+            self._gates = {name: gate for name, gate in self._gates.items() if name in self._own or not gate.idle}
+        gate = self._gates[service] = Gate(service, self._said(service), self.tally, self._clock)
+        return gate
+
+    def _said(self, service: str) -> ServiceLimits:
+        own = self._own.get(service)
+        return resolved(self._general) if own is None else resolved(own, self._general)
