@@ -127,6 +127,8 @@ class Gateway:
             (b"content-type", reply.media_type.encode("latin-1")),
             (b"x-request-id", trace.id.encode("latin-1")),
         ]
+        if trace.variant:
+            headers.append((b"x-tensorgate-variant", trace.variant.encode("ascii")))
         for name, value in reply.headers:
             headers.append((name.encode("latin-1"), value.encode("latin-1")))
         if self.draining or closes:

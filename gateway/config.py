@@ -24,6 +24,7 @@ from gateway.serviceconfig import Name
 from gateway.serviceconfig import ScalingConfig as ScalingConfig
 from gateway.serviceconfig import Secret as Secret
 from gateway.serviceconfig import ServiceConfig as ServiceConfig
+from gateway.serviceconfig import ServiceState as ServiceState
 from gateway.serviceconfig import ServiceType as ServiceType
 from gateway.serviceconfig import ShadowConfig as ShadowConfig
 from gateway.serviceconfig import StepConfig as StepConfig

@@ -7,6 +7,7 @@ GatewayError
     MalformedBody             not the protocol's grammar
     InvalidTensor             well formed, but not what the signature takes
       ContextTooLong          more tokens than a language model takes
+    InvalidHeader             a header of the gateway's own with a value that it cannot have
     UnsupportedMedia          a content type or coding nobody here reads
     NotAcceptable             no offered form is acceptable
     BodyTooLarge              over a limit on bytes, elements or chunks
@@ -23,6 +24,9 @@ GatewayError
     RateLimited
     NotReady                  known, but not serving yet
       ModelNotReady           a version of the model is still being loaded
+      ServiceStopped          somebody has stopped it
+      ServiceExpired          the time that it was to run is over
+      ServiceFailed           it could not be started
     DeadlineExceeded
     OutOfMemory               no room to load or run the model
   BackendError                the model's or the server's fault
@@ -71,6 +75,10 @@ class InvalidTensor(RequestError):
 
 class ContextTooLong(InvalidTensor):
     """A text has more tokens than the language model takes."""
+
+
+class InvalidHeader(RequestError):
+    """A header of the gateway's own has a value that it cannot have."""
 
 
 class UnsupportedMedia(RequestError):
@@ -173,6 +181,18 @@ class ModelNotReady(NotReady):
         super().__init__(message, retry_after)
         self.model = model
         self.version = version
+
+
+class ServiceStopped(NotReady):
+    """Somebody has stopped the service."""
+
+
+class ServiceExpired(NotReady):
+    """The time that the service was to run is over."""
+
+
+class ServiceFailed(NotReady):
+    """The service could not be started."""
 
 
 class DeadlineExceeded(CapacityError):

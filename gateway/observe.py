@@ -9,9 +9,11 @@ from typing import get_args
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
+from gateway.differences import ShadowReports
 from gateway.summary import VersionSummary
 from gateway.trace import Trace
 from gateway.types import RequestSeries, State
+from gateway.variants import Variants
 
 BUCKET_BOUNDS = tuple(1e-5 * 1.8**step for step in range(33))
 """Seconds. TF Serving's own latency buckets (10 us x 1.8^k), so that its dashboards can be fed from the same counts."""
@@ -41,6 +43,8 @@ class Observer:
         self._versions = versions
         self._more = more
         self.in_flight = 0
+        self.variants = Variants()
+        self.shadows = ShadowReports()
         self._registry = CollectorRegistry()
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
@@ -58,6 +62,8 @@ class Observer:
         counts.bytes_in += trace.bytes_in
         counts.bytes_out += trace.bytes_out
         counts.buckets[bisect_left(BUCKET_BOUNDS, seconds)] += 1
+        if trace.variant:
+            self.variants.record(trace)
 
     def series(self) -> list[RequestSeries]:
         """The counters as data, for an adapter that shows them under its protocol's own names."""
@@ -78,6 +84,8 @@ class Observer:
         yield gauge
         for collect in self._more:
             yield from collect()
+        yield from self.variants.collect()
+        yield from self.shadows.collect()
         yield from self._model_metrics()
 
     def _request_metrics(self) -> Iterator[Metric]:

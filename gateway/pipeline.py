@@ -19,6 +19,7 @@ from gateway.errors import (
     ModelNotFound,
     ModelNotReady,
     OutOfMemory,
+    RateLimited,
     RequestError,
 )
 from gateway.interfaces import Adapter, Answer, Defer, Describe, Index, Infer, Manage, Metrics, Ready, Status
@@ -31,6 +32,7 @@ from gateway.outputs import check_answer, check_outputs
 from gateway.paths import PathTable, Route
 from gateway.plane import Plane
 from gateway.routing import Service, told
+from gateway.shadow import Shadows
 from gateway.streaming import Both, Chunks, Parts
 from gateway.trace import Trace
 from gateway.types import Call, InferenceRequest, InferenceResponse, Reply, Target
@@ -39,6 +41,9 @@ _MAY_BE_LONG = frozenset({"task", "has"})
 """Extras of models whose runs may be long, and can be cancelled: language models and users' classes."""
 
 log = logging.getLogger("tensorgate.request")
+
+Answered = Callable[[InferenceRequest, InferenceResponse], None]
+"""Told of an answer before it is encoded."""
 
 StreamEncoder = Callable[[AsyncIterator[InferenceResponse], InferenceRequest, Call], Reply]
 
@@ -79,6 +84,7 @@ class Pipeline:
         self.draining = False
         """Whether the process is leaving: it answers on, but is ready for nobody new."""
         self._offload = Offload()
+        self._shadows = Shadows(observer.shadows, Offload())
         self._control = control
         self._deferrals = deferrals
         self._limits = limits
@@ -135,11 +141,12 @@ class Pipeline:
             case Status():
                 return self._status(operation, admitted)
             case Ready():
-                return operation.encode(not self.draining and directory.ready(admitted.route, call), call)
+                ready = admitted.plane.ready(admitted.route, call, admitted.opened)
+                return operation.encode(ready and not self.draining, call)
             case Describe():
                 target = operation.target(call)
                 service = self._service(admitted, target)
-                metadata = directory.pick(service, target).metadata
+                metadata = self._choose(admitted, service, target, counts=False).metadata
                 versions = directory.versions(service)
                 named = replace(metadata, name=target.model or service.name, versions=versions)
                 return operation.encode(named, call, target)
@@ -152,7 +159,17 @@ class Pipeline:
         service = admitted.plane.directory.find(admitted.route, admitted.call, target)
         admitted.plane.auth.admit(admitted.call, admitted.opened, service)
         admitted.trace.service = service.name
+        admitted.plane.require_running(service)
         return service
+
+    def _choose(self, admitted: Admitted, service: Service, target: Target, *, counts: bool = True) -> Loaded:
+        """The version that answers, of the service's deployment whose turn it is."""
+        choice = admitted.plane.choose(service, target, admitted.call, counts=counts)
+        admitted.trace.variant = choice.variant
+        admitted.trace.version = choice.loaded.version
+        if choice.missed:
+            self._observer.variants.miss(service.name)
+        return choice.loaded
 
     def _status(self, operation: Status, admitted: Admitted) -> Reply:
         target = operation.target(admitted.call)
@@ -171,12 +188,12 @@ class Pipeline:
         try:
             target = await self._offload.run(len(call.body), operation.target, call)
             service = self._service(admitted, target)
-            loaded = admitted.plane.directory.pick(service, target)
+            # Of a service with a canary, only those who get a place take a turn.
+            loaded = None if service.canary is not None else self._choose(admitted, service, target)
         except (ModelNotFound, ModelNotReady):
             if operation.check_body is not None:
                 await self._offload.run(len(call.body), operation.check_body, call)
             raise
-        admitted.trace.version = loaded.version
         operation = admitted.plane.own(operation, service, admitted.route)
         gate = self._limits.gate(service.name)
         visit = gate.enter(call, admitted.who, admitted.trace.arrived)
@@ -184,9 +201,13 @@ class Pipeline:
         try:
             if visit.turn is not None:
                 await admitted.body.unless_gone(visit.come_in(), after=0.0)
-                loaded = admitted.plane.directory.pick(service, target)
+            if loaded is None or visit.turn is not None:
+                loaded = self._choose(admitted, service, target)
             stage = "run"
-            run = self._run(operation, call, target, loaded, visit, admitted.body)
+            answered = None
+            if service.canary is not None:
+                answered = functools.partial(self._shadow, admitted, service, operation, target)
+            run = self._run(operation, call, target, loaded, admitted.trace, visit, admitted.body, answered)
             reply = await (run if visit.deadline is None else in_time(run, visit.deadline))
         except (ClientGone, DeadlineExceeded, asyncio.CancelledError):
             if stage == "run":
@@ -196,9 +217,19 @@ class Pipeline:
             visit.release()
         return _with_allowance(reply, operation, visit)
 
+    def _shadow(
+        self, admitted: Admitted, service: Service, operation: Infer, target: Target,
+        request: InferenceRequest, response: InferenceResponse,
+    ) -> None:  # fmt: skip
+        """Have the canary answer, too, if it is to."""
+        canary = admitted.plane.shadowed(service, admitted.trace.variant)
+        if canary is not None:
+            self._shadows.copy(service, canary, operation, admitted.call, target, request, response)
+
     async def _run(
-        self, operation: Infer, call: Call, target: Target, loaded: Loaded, visit: Visit | None, body: Body | None
-    ) -> Reply:
+        self, operation: Infer, call: Call, target: Target, loaded: Loaded, trace: Trace,
+        visit: Visit | None = None, body: Body | None = None, answered: Answered | None = None,
+    ) -> Reply:  # fmt: skip
         """Decode, infer and encode, the version held meanwhile; a client whose `body` it was may end a long run."""
         loaded.acquire()
         try:
@@ -211,13 +242,15 @@ class Pipeline:
                 if visit.deadline is not None:
                     request = replace(request, deadline=visit.deadline)
             if request.stream and operation.stream is not None:
-                return await self._stream(operation.stream, loaded, request, call, visit)
+                return await self._stream(operation.stream, loaded, request, call, trace, visit)
             run = loaded.backend.infer(request)
             if body is not None and not _MAY_BE_LONG.isdisjoint(loaded.metadata.extras):
                 response = await body.unless_gone(run)
             else:
                 response = await run
             size = check_answer(response, self._limits.output_bytes)
+            if answered is not None:
+                answered(request, response)
             return await self._offload.run(size, operation.encode, response, request, call)
         finally:
             loaded.release()
@@ -228,8 +261,9 @@ class Pipeline:
         target = operation.target(call)
         service = self._service(admitted, target)
         operation = admitted.plane.own(operation, service, admitted.route)
-        admitted.trace.version = admitted.plane.directory.pick(service, target).version
         self._limits.gate(service.name).charge(call, admitted.who)
+        self._choose(admitted, service, target)
+        variant = admitted.trace.variant
         uri = operation.input_uri(call)
         deferrals.admit(call.body, uri)
         slot = await deferrals.hold(operation.id(call))
@@ -242,19 +276,24 @@ class Pipeline:
         async def run() -> bytes:
             body = await asyncio.to_thread(deferrals.inputs.read, uri) if uri else call.body
             later = replace(call, body=body, deadline=None)
-            loaded = admitted.plane.directory.pick(service, target)
-            return _whole(await self._run(operation, later, target, loaded, None, None))
+            loaded = admitted.plane.choose_again(service, target, variant).loaded
+            return _whole(await self._run(operation, later, target, loaded, admitted.trace))
 
-        failed = functools.partial(_failure, admitted.route, call, admitted.trace)
-        deferrals.start(slot, len(call.body), run, lambda error: _whole(failed(error)))
+        def failed(error: Exception) -> bytes:
+            whole = _whole(_failure(admitted.route, call, admitted.trace, error))
+            if admitted.trace.failed:
+                self._observer.variants.fail(service.name, variant)
+            return whole
+
+        deferrals.start(slot, len(call.body), run, failed)
         return reply
 
     async def _stream(
-        self, encode: StreamEncoder, loaded: Loaded, request: InferenceRequest, call: Call, visit: Visit | None
-    ) -> Reply:
-        what = f"{call.method} {call.raw_path[:256]}"
+        self, encode: StreamEncoder, loaded: Loaded, request: InferenceRequest, call: Call, trace: Trace,
+        visit: Visit | None,
+    ) -> Reply:  # fmt: skip
         held = loaded if visit is None else Both(loaded, visit)
-        failed = functools.partial(_log, call.id, what)
+        failed = functools.partial(_note, trace, f"{call.method} {call.raw_path[:256]}")
         parts = Parts(loaded.backend.stream(request), held, failed, request.deadline)
         try:
             await parts.prime()
@@ -268,7 +307,7 @@ class Pipeline:
 
 def _failure(route: Route, call: Call, trace: Trace, error: Exception) -> Reply:
     """Any error in the caller's dialect; what is not the caller's is logged."""
-    _log(trace.id, f"{call.method} {route.operation.path}", error)
+    _note(trace, f"{call.method} {route.operation.path}", error)
     if isinstance(error, GatewayError):
         return route.adapter.encode_error(error, call)
     if isinstance(error, MemoryError):
@@ -277,12 +316,13 @@ def _failure(route: Route, call: Call, trace: Trace, error: Exception) -> Reply:
     return route.adapter.encode_error(failed, call)
 
 
-def _log(request_id: str, what: str, error: Exception) -> None:
-    """Put what is not the caller's mistake in the log."""
+def _note(trace: Trace, what: str, error: Exception) -> None:
+    """Remember what is not the caller's mistake, and put in the log what nobody could foresee."""
+    trace.failed = not isinstance(error, RequestError | RateLimited)
     if isinstance(error, BackendError):
-        log.error("%s: %s", request_id, error, exc_info=error.__cause__)
+        log.error("%s: %s", trace.id, error, exc_info=error.__cause__)
     elif not isinstance(error, GatewayError):
-        log.error("%s: %s failed", request_id, what, exc_info=error)
+        log.error("%s: %s failed", trace.id, what, exc_info=error)
 
 
 def _whole(reply: Reply) -> bytes:

@@ -7,14 +7,37 @@ from typing import TypeVar, cast
 from msgspec import Struct
 
 from gateway.auth import Authenticator
+from gateway.canary import CANARY, STABLE, TurnsOfAll, Variant, wish
+from gateway.clock import SteadyClock
 from gateway.config import Config
+from gateway.errors import ModelNotFound, ModelNotReady, NotReady
+from gateway.expiry import expiries, require_running, starts
 from gateway.interfaces import Adapter, Infer
+from gateway.lifecycle import Loaded
 from gateway.models import Models
 from gateway.paths import Route
 from gateway.protocols import load_own_adapters
-from gateway.routing import Directory, Service
+from gateway.routing import Deployment, Directory, Service
+from gateway.types import Call, Target
 
 Run = TypeVar("Run", bound=Infer)
+
+
+class Memory:
+    """What is remembered from one snapshot to the next, all on one event loop."""
+
+    def __init__(self, clock: SteadyClock | None = None) -> None:
+        self.clock = clock or SteadyClock()
+        self.turns = TurnsOfAll()
+
+
+class Choice(Struct, frozen=True):
+    """Who answers a call."""
+
+    loaded: Loaded
+    variant: Variant = ""
+    missed: bool = False
+    """Whether it was the canary's turn, which could not answer."""
 
 
 class Plane(Struct, frozen=True):
@@ -24,6 +47,9 @@ class Plane(Struct, frozen=True):
     auth: Authenticator
     own_operations: Mapping[tuple[str, str, str, str], Infer]
     """By service, protocol, method and path: those of services with protocol tables of their own."""
+    memory: Memory
+    since: Mapping[str, float]
+    """By the memory's clock: when each running service started."""
 
     def own(self, operation: Run, service: Service, route: Route) -> Run:
         """The operation as the service has it configured."""
@@ -32,9 +58,82 @@ class Plane(Struct, frozen=True):
         key = (service.name, route.protocol, operation.method, operation.path)
         return cast(Run, self.own_operations.get(key, operation))
 
+    def require_running(self, service: Service) -> None:
+        """Raise ServiceStopped, ServiceExpired, ServiceFailed or NotReady unless the service answers."""
+        if service.state != "running" or service.expires is not None:
+            require_running(service, self.memory.clock())
 
-def draw(config: Config, base: Path, models: Models, adapters: Mapping[str, Adapter]) -> Plane:
-    """The snapshot that the configuration's services make. Raises ConfigError, and changes nothing."""
+    def choose(self, service: Service, target: Target, call: Call, *, counts: bool = True) -> Choice:
+        """The deployment that answers; if it `counts`, the call is one of those that the weight is a share of.
+
+        SPEC: the header wins over the weight, and Always over a version in the path, which else means the stable one.
+        """
+        canary = service.canary
+        if canary is None:
+            return Choice(self.directory.pick(service, target))
+        wished = wish(call)
+        if wished == CANARY:
+            return self._canary(service, canary)
+        missed = False
+        pinned = wished == STABLE or target.version is not None or target.label is not None
+        if counts and not pinned:
+            turns = self.memory.turns.of(service.name)
+            if turns.canary(canary.weight):
+                try:
+                    return Choice(self.directory.pick_canary(canary), CANARY)
+                except (ModelNotFound, ModelNotReady) as error:
+                    turns.miss(service.name, str(error))
+                    missed = True
+        return Choice(self.directory.pick(service, target), STABLE, missed)
+
+    def choose_again(self, service: Service, target: Target, variant: Variant) -> Choice:
+        """The same variant for a call whose turn comes later; the stable one if the canary has gone meanwhile."""
+        if variant == CANARY and service.canary is not None:
+            try:
+                return Choice(self.directory.pick_canary(service.canary), CANARY)
+            except (ModelNotFound, ModelNotReady) as error:
+                self.memory.turns.of(service.name).miss(service.name, str(error))
+                variant = STABLE
+        return Choice(self.directory.pick(service, target), variant)
+
+    def shadowed(self, service: Service, variant: Variant) -> Loaded | None:
+        """The canary's version, if it is to get a copy of a request that the variant answers."""
+        canary = service.canary
+        if canary is None or variant != STABLE or not canary.shadow.percent:
+            return None
+        if not self.memory.turns.of(service.name).shadow(canary.shadow.percent):
+            return None
+        try:
+            return self.directory.pick_canary(canary)
+        except (ModelNotFound, ModelNotReady):
+            return None
+
+    def ready(self, route: Route, call: Call, opened: frozenset[str]) -> bool:
+        """Whether the service that the call names takes requests; without a name, whether all models do.
+
+        Raises Unauthenticated or Forbidden: how a service stands whose callers need a key is told with one.
+        """
+        service = self.directory.hinted(route, call)
+        if service is not None:
+            self.auth.admit(call, opened, service)
+            try:
+                self.require_running(service)
+            except NotReady:
+                return False
+        return self.directory.ready(route, call)
+
+    def _canary(self, service: Service, canary: Deployment) -> Choice:
+        try:
+            return Choice(self.directory.pick_canary(canary), CANARY)
+        except (ModelNotFound, ModelNotReady) as error:
+            text = f"the canary of the service {service.name} does not answer: {error}"
+            raise NotReady(text, retry_after=1.0) from None
+
+
+def draw(
+    config: Config, base: Path, models: Models, adapters: Mapping[str, Adapter], before: Plane | None = None
+) -> Plane:
+    """The snapshot that follows the one `before`. Raises ConfigError, and changes nothing."""
     own_adapters = load_own_adapters(config, adapters)
     own_operations = {
         (*service_and_protocol, operation.method, operation.path): operation
@@ -43,4 +142,7 @@ def draw(config: Config, base: Path, models: Models, adapters: Mapping[str, Adap
         if isinstance(operation, Infer)
     }
     auth = Authenticator(config.services, base, config.models_control)
-    return Plane(Directory(config, models), auth, own_operations)
+    memory = before.memory if before else Memory()
+    since = starts(config.services, before.since if before else {}, memory.clock())
+    directory = Directory(config, models, expiries(config.services, since))
+    return Plane(directory, auth, own_operations, memory, since)

@@ -1,13 +1,14 @@
 """From a call to the service it means, and from the service to the version that answers."""
 
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
+from types import MappingProxyType
 from urllib.parse import unquote
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gateway.config import Config, ConfigError, ServiceConfig
+from gateway.config import CanaryConfig, Config, ConfigError, ServiceConfig, ServiceState, ShadowConfig
 from gateway.errors import LabelNotFound, ModelNotFound, ModelNotReady
 from gateway.lifecycle import Loaded
 from gateway.models import LoadedModel, Models
@@ -18,6 +19,15 @@ _LISTED = 12
 """Names shown in an error."""
 
 
+class Deployment(Struct, frozen=True):
+    """The second set of answers that a service may have."""
+
+    model: str
+    version: int | None
+    weight: int
+    shadow: ShadowConfig
+
+
 class Service(Struct, frozen=True):
     """What a client calls by name."""
 
@@ -26,6 +36,13 @@ class Service(Struct, frozen=True):
     type: str
     protected: bool
     aliases: tuple[str, ...]
+    version: int | None = None
+    """The model's, for calls that name none; None for the latest."""
+    canary: Deployment | None = None
+    state: ServiceState = "running"
+    reason: str = ""
+    expires: float | None = None
+    """By the steady clock."""
 
     def carries(self, protocol: str) -> bool:
         """Whether calls of this protocol may reach the service."""
@@ -39,12 +56,16 @@ class Service(Struct, frozen=True):
 class Directory:
     """All services: the configured ones, and each model that none of them names."""
 
-    def __init__(self, config: Config, models: Models) -> None:
+    def __init__(self, config: Config, models: Models, expiries: Mapping[str, float] = MappingProxyType({})) -> None:
         self._models = models
         self._default = config.default_service
         self._host = _host_pattern(config.gateway.hosts)
-        self._configured = {name: _service(name, table) for name, table in config.services.items()}
-        self._named_models = frozenset(service.model for service in self._configured.values())
+        self._configured = {name: _service(name, table, expiries.get(name)) for name, table in config.services.items()}
+        self._named_models = frozenset(
+            model
+            for service in self._configured.values()
+            for model in (service.model, service.canary.model if service.canary else service.model)
+        )
         self._by_name = dict(self._configured)
         for service in self._configured.values():
             for alias in service.aliases:
@@ -165,10 +186,15 @@ class Directory:
     def statuses(self, route: Route, opened: Container[str]) -> Iterator[ModelStatus]:
         """How the models stand whose services need no key or are `opened`, in the services' names."""
         for service in self:
-            model = self.model(service)
+            model = self.model(service) if service.state == "running" else None
             open_ = not service.protected or service.name in opened
             if model and open_ and service.carries(route.protocol) and route.service in (None, service.name):
                 yield told(model, service.name, service.aliases)
+
+    def hinted(self, route: Route, call: Call) -> Service | None:
+        """The service that the call's prefix, host or header names."""
+        name = route.service or self._hint(call)
+        return self.get(name) if name is not None else None
 
     def ready(self, route: Route, call: Call) -> bool:
         """Whether the service that the call names takes requests; without a name, whether all models do."""
@@ -182,14 +208,20 @@ class Directory:
     def pick(self, service: Service, target: Target) -> Loaded:
         """The version that answers. Raises ModelNotFound, LabelNotFound or ModelNotReady, in the client's words."""
         name = target.model or service.name
+        unnamed = target.version is None and target.label is None
+        version = service.version if unnamed else target.version
         try:
-            return self._models.resolve(service.model, target.version, target.label)
+            return self._models.resolve(service.model, version, target.label)
         except LabelNotFound as error:
             raise LabelNotFound(str(error), name, error.label) from None
         except ModelNotFound as error:
             raise ModelNotFound(str(error), name, target.version) from None
         except ModelNotReady as error:
             raise ModelNotReady(str(error), name, target.version) from None
+
+    def pick_canary(self, canary: Deployment) -> Loaded:
+        """The canary's version. Raises ModelNotFound or ModelNotReady."""
+        return self._models.resolve(canary.model, canary.version)
 
 
 def told(model: LoadedModel, name: str, aliases: tuple[str, ...] = ()) -> ModelStatus:
@@ -204,8 +236,18 @@ def _not_found(name: str, target: Target, text: str) -> ModelNotFound:
     return ModelNotFound(text, name, target.version)
 
 
-def _service(name: str, table: ServiceConfig) -> Service:
-    return Service(name, table.model or name, table.type, table.app_auth, table.aliases)
+def _service(name: str, table: ServiceConfig, expires: float | None) -> Service:
+    model = table.model or name
+    return Service(
+        name, model, table.type, table.app_auth, table.aliases, table.model_version or None,
+        _deployment(model, table.canary), table.state, table.reason, expires,
+    )  # fmt: skip
+
+
+def _deployment(model: str, canary: CanaryConfig | None) -> Deployment | None:
+    if canary is None:
+        return None
+    return Deployment(canary.model or model, canary.model_version or None, canary.weight, canary.shadow)
 
 
 def _host_pattern(hosts: str) -> re.Pattern[str] | None:

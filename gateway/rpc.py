@@ -120,7 +120,8 @@ def _octets(value: str | bytes) -> bytes:
 
 def _trailers(reply: Reply, trace: Trace) -> tuple[tuple[str, str], ...]:
     own = tuple((name.lower(), value) for name, value in reply.headers if name.lower() not in (_STATUS, _MESSAGE))
-    return (("x-request-id", trace.id), *own)
+    variant = (("x-tensorgate-variant", trace.variant),) if trace.variant else ()
+    return (("x-request-id", trace.id), *variant, *own)
 
 
 def _whole(message: bytes) -> Callable[[], Awaitable[MutableMapping[str, Any]]]:

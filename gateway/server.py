@@ -109,9 +109,13 @@ class Assembly:
     def apply(self, services: Mapping[str, ServiceConfig]) -> None:
         """Serve these from now on, all or none of them. Raises ConfigError."""
         config = msgspec.structs.replace(self.config, services=dict(services))
-        self.pipeline.plane = draw(config, self._base, self.models, self.adapters)
+        self.pipeline.plane = draw(config, self._base, self.models, self.adapters, self.pipeline.plane)
         self.limits.adopt(config)
         self.config = config
+        canaried = {name for name, service in services.items() if service.canary is not None}
+        self.pipeline.plane.memory.turns.keep(canaried)
+        self.observer.variants.keep(canaried)
+        self.observer.shadows.keep(canaried)
 
     def _control(self, base: Path) -> ModelControl:
         control = self.config.models_control

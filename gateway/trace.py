@@ -4,6 +4,7 @@ import itertools
 import secrets
 from time import monotonic, perf_counter
 
+from gateway.canary import Variant
 from gateway.types import Call
 
 CLIENT_GONE = 499
@@ -18,6 +19,7 @@ class Trace:
     __slots__ = (
         "bytes_in",
         "bytes_out",
+        "failed",
         "id",
         "method",
         "operation",
@@ -28,6 +30,7 @@ class Trace:
         "service",
         "started",
         "status",
+        "variant",
         "version",
     )
 
@@ -42,6 +45,10 @@ class Trace:
         self.service = ""
         """Set once resolved, so that made-up names never become labels."""
         self.version = 0
+        self.variant: Variant = ""
+        """"stable" or "canary", where the service has both."""
+        self.failed = False
+        """Whether it went wrong by no fault of the caller."""
         self.status = CLIENT_GONE
         self.seconds = 0.0
         """From `started` to the end; set when the request is counted."""

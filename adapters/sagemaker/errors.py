@@ -26,6 +26,9 @@ from gateway.errors import (
     RateLimited,
     RequestError,
     RouteNotFound,
+    ServiceExpired,
+    ServiceFailed,
+    ServiceStopped,
     Unauthenticated,
     UnsupportedMedia,
     UserError,
@@ -76,6 +79,9 @@ RUNTIME: tuple[tuple[type[GatewayError], int, str], ...] = (
     (BodyTooLarge, 413, ""),
     (Overloaded, 503, "ServiceUnavailable"),
     (RateLimited, 429, "ThrottlingException"),
+    (ServiceStopped, 400, "ValidationError"),  # SPEC: as for an endpoint that is not InService: repeating cannot help
+    (ServiceExpired, 400, "ValidationError"),
+    (ServiceFailed, 400, "ValidationError"),
     (NotReady, 429, "ModelNotReadyException"),
 )
 """Status and name below /endpoints/; every other error is the model's, and wrapped.
