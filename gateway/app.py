@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gateway.accesslog import AccessLog
+from gateway.bodies import Bodies
 from gateway.body import Body, ClientGone, Message, Receive
 from gateway.config import LimitsConfig
 from gateway.models import Models
@@ -46,11 +47,13 @@ class Gateway:
         observer: Observer,
         limits: LimitsConfig,
         log: AccessLog | None,
+        bodies: Bodies | None = None,
     ) -> None:
         self._pipeline = pipeline
         self._proxy = proxy
         self._observer = observer
         self._limits = limits
+        self._bodies = bodies or Bodies(limits)
         self._log = log
         self._ids = RequestIds()
         self._models = models
@@ -91,7 +94,7 @@ class Gateway:
         observer = self._observer
         head = _head(scope, scope["method"])
         trace = self._trace(scope, head)
-        body = Body(receive, self._limits)
+        body = Body(receive, self._limits, self._bodies)
         observer.in_flight += 1
         try:
             passage = self._proxy.passage(head)
@@ -108,6 +111,7 @@ class Gateway:
         except ClientGone:
             pass
         finally:
+            body.close()
             trace.bytes_in = trace.bytes_in or body.size
             self._over(trace)
 

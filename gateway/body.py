@@ -5,6 +5,7 @@ import zlib
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
 from typing import Any, TypeVar
 
+from gateway.bodies import SMALL_BYTES, Bodies
 from gateway.config import LimitsConfig
 from gateway.deadlines import Begun
 from gateway.errors import BodyTimeout, BodyTooLarge, MalformedBody, UnsupportedMedia
@@ -34,9 +35,13 @@ class ClientGone(Exception):
 class Body:
     """The body still on its way."""
 
-    def __init__(self, receive: Receive, limits: LimitsConfig) -> None:
+    def __init__(self, receive: Receive, limits: LimitsConfig, bodies: Bodies | None = None) -> None:
         self._receive = receive
         self._limits = limits
+        self._bodies = bodies or Bodies(limits)
+        self._counted = min(SMALL_BYTES, limits.body_bytes)
+        self._held = 0
+        """Bytes that count among all bodies'."""
         self.complete = False
         self._late = False
         self.size = 0
@@ -45,10 +50,12 @@ class Body:
         """All of it as the client sent it, once it is read."""
 
     def check_length(self, call: Call) -> None:
-        """Raise BodyTooLarge for a declared length over the limit, before anything is read."""
+        """Raise BodyTooLarge for a declared length over the limit, before anything is read; Overloaded without room."""
         declared = call.header(b"content-length")
-        if declared is not None and declared.isdecimal() and int(declared[:20]) > self._limits.body_bytes:
-            raise self._too_large()
+        if declared is not None and declared.isdecimal() and (size := int(declared[:20])) > self._counted:
+            if size > self._limits.body_bytes:
+                raise self._too_large()
+            self._bodies.check(size)
 
     def unread(self, call: Call) -> bool:
         """Whether more may still come than is worth reading to the end for the connection's sake."""
@@ -68,8 +75,18 @@ class Body:
         if not gzipped:
             return body
         if len(body) > _OFFLOAD:
-            return await asyncio.to_thread(inflate, body, self._limits.body_bytes)
-        return inflate(body, self._limits.body_bytes)
+            content = await asyncio.to_thread(inflate, body, self._limits.body_bytes)
+        else:
+            content = inflate(body, self._limits.body_bytes)
+        if len(content) > SMALL_BYTES:
+            self._hold(self.size + len(content))
+        return content
+
+    def close(self) -> None:
+        """Nobody needs it any more."""
+        if self._held:
+            self._bodies.free(self._held)
+            self._held = 0
 
     async def discard(self, seconds: float, most: int) -> None:
         """Read on and drop what comes, so that a client still sending gets to read the answer it was sent."""
@@ -140,9 +157,17 @@ class Body:
     def _grown(self, message: Message) -> bytes:
         body: bytes = message.get("body", b"")
         self.size += len(body)
-        if self.size > self._limits.body_bytes:
-            raise self._too_large()
+        if self.size > self._counted:
+            if self.size > self._limits.body_bytes:
+                raise self._too_large()
+            if self.size > self._bodies.largest:
+                self._bodies.check(self.size)
+            self._hold(self.size)
         return body
+
+    def _hold(self, size: int) -> None:
+        more, self._held = size - self._held, size
+        self._bodies.hold(more)
 
     def _too_large(self) -> BodyTooLarge:
         return BodyTooLarge(f"the body is larger than the limit of {self._limits.body_bytes} bytes")

@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 from gateway.interfaces import Device, SignatureConfig
 from gateway.limitsconfig import KeyLimitsConfig as KeyLimitsConfig
 from gateway.limitsconfig import LimitsConfig as LimitsConfig
+from gateway.limitsconfig import MemoryConfig as MemoryConfig
 from gateway.limitsconfig import MiB, Positive, Seconds
 from gateway.limitsconfig import ServiceLimitsConfig as ServiceLimitsConfig
 from gateway.serviceconfig import NAME_PATTERN as NAME_PATTERN

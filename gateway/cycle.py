@@ -10,6 +10,7 @@ from typing import Any, cast
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
 PAUSE_BYTES = 1 << 20
+SHORT_PAUSE_BYTES = 1 << 16
 PAUSE_CHUNKS = 1024
 """What may wait for the application before the client is made to wait."""
 
@@ -24,6 +25,12 @@ class Cycle(RequestResponseCycle):
     _size: int
     _taken: bool
     _head: Message | None
+    pause_bytes = PAUSE_BYTES
+
+    @classmethod
+    def shrink(cls, short: bool) -> None:
+        """Let less wait while memory is short."""
+        cls.pause_bytes = SHORT_PAUSE_BYTES if short else PAUSE_BYTES
 
     @classmethod
     def adopt(cls, cycle: RequestResponseCycle) -> None:
@@ -39,7 +46,7 @@ class Cycle(RequestResponseCycle):
         """More of the body has come."""
         self._chunks.append(chunk)
         self._size += len(chunk)
-        if self._size > PAUSE_BYTES or len(self._chunks) > PAUSE_CHUNKS:
+        if self._size > self.pause_bytes or len(self._chunks) > PAUSE_CHUNKS:
             self.flow.pause_reading()
             self.message_event.set()
 

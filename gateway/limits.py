@@ -9,10 +9,11 @@ from typing import NamedTuple
 from gateway.budgets import Clock, Rates
 from gateway.config import Config
 from gateway.deadlines import deadline_of, too_late
-from gateway.errors import CapacityError, Overloaded, RateLimited
+from gateway.errors import CapacityError, GatewayError, Overloaded, RateLimited, Unauthenticated
 from gateway.fairqueue import FairQueue
 from gateway.limitsconfig import KeyLimitsConfig, ServiceLimits, ServiceLimitsConfig, resolved
 from gateway.outputs import rows_of
+from gateway.suspects import Suspects
 from gateway.types import Allowance, Call, InferenceRequest
 
 MOST_GATES = 4096
@@ -232,8 +233,8 @@ class Gate:
     def _check_line(self, visit: Visit) -> None:
         """Raises Overloaded where there is no room in the line, or the turn would come too late."""
         turns = self.waiting.ahead(visit.line) + 1
-        if visit.deadline is not None and visit.since + turns * self._mean / self._most > visit.deadline:
-            text = "the deadline would pass before the request's turn came"
+        if visit.deadline is not None and visit.since + (turns / self._most + 1) * self._mean > visit.deadline:
+            text = "the deadline would pass before the request was done: too many are in line"
             raise self._refuse("deadline", Overloaded(text, self._drained_in(turns)))
         if len(self.waiting) >= self.limits.queue and self.waiting.longest(visit.line) is None:
             raise self._no_room()
@@ -311,6 +312,7 @@ class Limits:
     def __init__(self, config: Config, clock: Clock = monotonic) -> None:
         self._clock = clock
         self._gates: dict[str, Gate] = {}
+        self._suspects = Suspects(config.limits.wrong_keys_per_second, clock)
         self.tally = Tally()
         self.adopt(config)
 
@@ -334,6 +336,11 @@ class Limits:
         """Count an error that is raised before the service is known."""
         self.tally.refused["", reason] += 1
         return error
+
+    def wrong_key(self, error: Unauthenticated, address: str) -> GatewayError:
+        """What to tell a caller without a valid key: that, or that there are too many from there."""
+        limited = self._suspects.note(address)
+        return error if limited is None else self.refuse("wrong_keys", limited)
 
     def _made(self, service: str) -> Gate:
         if len(self._gates) >= MOST_GATES:

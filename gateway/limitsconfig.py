@@ -8,6 +8,7 @@ Positive = Annotated[int, Meta(ge=1)]
 Count = Annotated[int, Meta(ge=0, le=1_000_000)]
 Rate = Annotated[float, Meta(ge=0, le=1e12)]
 Seconds = Annotated[float, Meta(gt=0, le=86400)]
+Percent = Annotated[float, Meta(gt=0, le=100)]
 Milliseconds = Annotated[int, Meta(ge=0, le=86_400_000)]
 
 MiB = 1 << 20
@@ -64,6 +65,27 @@ def resolved(*tables: ServiceLimitsConfig) -> ServiceLimits:
     return ServiceLimits(**said)
 
 
+class MemoryConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """The `[limits.memory]` table: what is refused while memory is short, in three stages."""
+
+    watch: bool = True
+    limit_bytes: Annotated[int, Meta(ge=0)] = 0
+    """What the process may use; 0 means the container's limit, or what the machine has left."""
+    shorten_percent: Percent = 85.0
+    """From here on idle connections are closed soon."""
+    refuse_large_percent: Percent = 92.0
+    """From here on bodies of more than `large_bytes` are refused."""
+    refuse_percent: Percent = 95.0
+    """From here on everything is, but for health."""
+    large_bytes: Positive = MiB
+    seconds: Seconds = 0.5
+    """Between two looks."""
+
+    def __post_init__(self) -> None:
+        if not self.shorten_percent <= self.refuse_large_percent <= self.refuse_percent:
+            raise ValueError("expected shorten_percent <= refuse_large_percent <= refuse_percent")
+
+
 class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """The `[limits]` table: what one request may cost before it is refused, and what all may together."""
 
@@ -72,9 +94,26 @@ class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True):
     body_chunks: Positive = 65_536
     body_seconds: Seconds = 60.0
     """From the end of the headers to the end of the body."""
+    bodies_bytes: Positive = 512 * MiB
+    """All bodies that are being received or worked on."""
     elements: Positive = 16 * MiB
     """Values in all the tensors of a request."""
     json_depth: Annotated[int, Meta(ge=8, le=1000)] = 254
     output_bytes: Positive = 256 * MiB
     """The tensors of one answer."""
+    head_bytes: Annotated[int, Meta(ge=1024, le=16 * MiB)] = 64 * 1024
+    head_headers: Annotated[int, Meta(ge=8, le=10_000)] = 200
+    head_seconds: Seconds = 20.0
+    """From a connection's start, or a head's first byte, to the head's end."""
+    stall_seconds: Seconds = 20.0
+    """How long a client may take nothing at all of an answer that waits for it."""
+    idle_seconds: Seconds = 5.0
+    """How long a connection may stay open between two requests."""
+    pipelined: Positive = 256
+    """Requests that may wait on one connection."""
+    connections: Annotated[int, Meta(ge=0)] = 0
+    """Open at the same time; 0 means as many as the process may have files, less 128, at most 10,000."""
+    wrong_keys_per_second: Rate = 100.0
+    """From one address; 0 sets no bound."""
     service: ServiceLimitsConfig = ServiceLimitsConfig()
+    memory: MemoryConfig = MemoryConfig()

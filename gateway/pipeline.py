@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gateway.body import Body, ClientGone
+from gateway.bounds import Bounds
 from gateway.deadlines import in_time
 from gateway.deferral import Deferrals
 from gateway.errors import (
@@ -19,18 +20,21 @@ from gateway.errors import (
     ModelNotFound,
     ModelNotReady,
     OutOfMemory,
+    Overloaded,
     RateLimited,
     RequestError,
+    Unauthenticated,
 )
 from gateway.interfaces import Adapter, Answer, Defer, Describe, Index, Infer, Manage, Metrics, Ready, Status
 from gateway.lifecycle import Loaded
-from gateway.limits import Limits, Visit, Who
+from gateway.limits import Visit, Who
 from gateway.model_control import ModelControl
 from gateway.observe import Observer
 from gateway.offload import Offload
 from gateway.outputs import check_answer, check_outputs
 from gateway.paths import PathTable, Route
 from gateway.plane import Plane
+from gateway.pressure import Stage
 from gateway.routing import Service, told
 from gateway.shadow import Shadows
 from gateway.streaming import Both, Chunks, Parts
@@ -39,6 +43,9 @@ from gateway.types import Call, InferenceRequest, InferenceResponse, Reply, Targ
 
 _MAY_BE_LONG = frozenset({"task", "has"})
 """Extras of models whose runs may be long, and can be cancelled: language models and users' classes."""
+
+_GO_ON = (Ready, Metrics, Answer, Manage)
+"""Operations that are answered even when there is no memory left: health, and what frees some."""
 
 log = logging.getLogger("tensorgate.request")
 
@@ -75,7 +82,7 @@ class Pipeline:
         observer: Observer,
         control: ModelControl,
         deferrals: Deferrals,
-        limits: Limits,
+        bounds: Bounds,
     ) -> None:
         self.paths = PathTable(adapters)
         self.plane = plane
@@ -87,7 +94,8 @@ class Pipeline:
         self._shadows = Shadows(observer.shadows, Offload())
         self._control = control
         self._deferrals = deferrals
-        self._limits = limits
+        self._limits = bounds.limits
+        self._pressure = bounds.pressure
 
     async def answer(self, head: Call, body: Body, trace: Trace) -> Reply:
         """The reply to a call, errors included, in the caller's dialect. Raises ClientGone only."""
@@ -100,6 +108,8 @@ class Pipeline:
         plane = self.plane
         auth = plane.auth
         try:
+            if self._pressure.stage is Stage.OUT and not isinstance(route.operation, _GO_ON):
+                raise self._limits.refuse("memory", Overloaded("memory is short; try again later", 5.0))
             opened = auth.opened(call)
             if isinstance(route.operation, Manage):
                 auth.admit_control(call)
@@ -115,6 +125,8 @@ class Pipeline:
             return await self._operate(Admitted(route, call, plane, opened, trace, body))
         except ClientGone:
             raise
+        except Unauthenticated as error:
+            return _failure(self.paths.speaking(route, call), call, trace, self._limits.wrong_key(error, trace.peer))
         except Exception as error:
             return _failure(self.paths.speaking(route, call), call, trace, error)
 

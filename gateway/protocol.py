@@ -13,18 +13,14 @@ import msgspec
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from gateway.connections import Connections
 from gateway.cycle import Cycle
+from gateway.limitsconfig import LimitsConfig
 
-HEAD_BYTES = 64 * 1024
-HEAD_HEADERS = 200
-HEAD_SECONDS = 20.0
-"""From a connection's start, or a head's first byte, to the head's end."""
-STALL_SECONDS = 20.0
-"""How long a client may take nothing at all of an answer that waits for it."""
+_GREETING_SECONDS = 1.0
+"""A connection that has said nothing for so long is idle."""
 FIRST_REQUEST_SECONDS = 0.5
 """How long a new connection may take to send its request once the gateway is leaving."""
-
-_TOO_LARGE = f"the request's head has more than {HEAD_BYTES} bytes or {HEAD_HEADERS} headers"
 
 
 class Converser(typing.Protocol):
@@ -34,12 +30,15 @@ class Converser(typing.Protocol):
         """Whether a websocket is taken there."""
 
 
-class _HeadTooLarge(Exception):
+class _TooMuch(Exception):
     """Raised inside the parser, which turns it into its own error and stops."""
 
 
 class Protocol(HttpToolsProtocol):
     """One client connection."""
+
+    bounds = Connections(LimitsConfig())
+    """Shared by the connections of a port; `bounded` sets them."""
 
     _head_bytes = 0
     _in_head = True
@@ -52,9 +51,14 @@ class Protocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._head_timer = self.loop.call_later(HEAD_SECONDS, self._head_late)
+        bounds = self.bounds
+        bounds.open += 1
+        self._head_timer = self.loop.call_later(bounds.limits.head_seconds, self._head_late)
+        if bounds.open > bounds.most and not self._make_room():
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "too many connections are open; try again", "connections")
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.bounds.open -= 1
         self._stop_head_timer()
         self._stop_stall_timer()
         super().connection_lost(exc)
@@ -92,17 +96,19 @@ class Protocol(HttpToolsProtocol):
     def _head_continues(self, size: int) -> None:
         """Part of a head came. The parser keeps an unfinished line to itself, so it is counted here."""
         self._head_bytes += size
-        if self._head_bytes > 2 * HEAD_BYTES:
+        if self._head_bytes > 2 * self.bounds.limits.head_bytes:
             self.send_400_response("")
         elif self._head_timer is None:
-            self._head_timer = self.loop.call_later(HEAD_SECONDS, self._head_late)
+            self._head_timer = self.loop.call_later(self.bounds.limits.head_seconds, self._head_late)
 
     def _head_late(self) -> None:
         self._head_timer = None
         if self.transport.is_closing() or not self._in_head:
             return
         if self._head_bytes:
-            self._refuse(HTTPStatus.REQUEST_TIMEOUT, f"the request's head took more than {HEAD_SECONDS:g} seconds")
+            seconds = self.bounds.limits.head_seconds
+            text = f"the request's head took more than {seconds:g} seconds"
+            self._refuse(HTTPStatus.REQUEST_TIMEOUT, text, "head_seconds")
         else:
             self.transport.close()
 
@@ -123,13 +129,14 @@ class Protocol(HttpToolsProtocol):
 
     def _watch_stall(self, unsent: int) -> None:
         self._stop_stall_timer()
-        self._stall_timer = self.loop.call_later(STALL_SECONDS, self._look_at_stall, unsent)
+        self._stall_timer = self.loop.call_later(self.bounds.limits.stall_seconds, self._look_at_stall, unsent)
 
     def _look_at_stall(self, before: int) -> None:
         unsent = self.transport.get_write_buffer_size()
         if unsent < before:
             self._watch_stall(unsent)
         else:
+            self.bounds.refused["stall_seconds"] += 1
             self.transport.abort()
 
     def _stop_stall_timer(self) -> None:
@@ -195,6 +202,8 @@ class Protocol(HttpToolsProtocol):
             self._stop_head_timer()
             self._upgrades = self._may_converse()
             super().on_headers_complete()
+            if len(self.pipeline) > self.bounds.limits.pipelined:
+                raise _TooMuch
             if self._upgrades:
                 return
             Cycle.adopt(self.cycle)
@@ -224,23 +233,66 @@ class Protocol(HttpToolsProtocol):
 
     def _grow(self, size: int) -> None:
         self._head_bytes += size
-        if self._head_bytes > HEAD_BYTES or len(self.headers) > HEAD_HEADERS:
-            raise _HeadTooLarge
+        if self._is_too_large():
+            raise _TooMuch
+
+    def _is_too_large(self) -> bool:
+        limits = self.bounds.limits
+        return self._head_bytes > limits.head_bytes or len(self.headers or ()) > limits.head_headers
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is not HTTP, or is too much of it."""
-        if self._head_bytes > HEAD_BYTES or len(self.headers or ()) > HEAD_HEADERS:
-            self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, _TOO_LARGE)
+        limits = self.bounds.limits
+        if self._is_too_large():
+            text = f"the request's head has more than {limits.head_bytes} bytes or {limits.head_headers} headers"
+            self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, text, "head")
+        elif len(self.pipeline) > limits.pipelined:
+            text = f"more than {limits.pipelined} requests wait on this connection"
+            self._refuse(HTTPStatus.BAD_REQUEST, text, "pipelined")
         else:
-            self._refuse(HTTPStatus.BAD_REQUEST, msg)
+            self._refuse(HTTPStatus.BAD_REQUEST, msg, "malformed")
 
-    def _refuse(self, status: HTTPStatus, text: str) -> None:
+    def _refuse(self, status: HTTPStatus, text: str, reason: str) -> None:
         """The request cannot be read, so nobody's dialect is known: plain JSON, and the connection is over."""
+        self.bounds.refused[reason] += 1
         body = msgspec.json.encode({"error": text})
         head = f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: application/json\r\n"
+        if status is HTTPStatus.SERVICE_UNAVAILABLE:
+            head += "retry-after: 1\r\n"
         head += f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
         self.transport.write(head.encode("ascii") + body)
         self.transport.close()
+
+    # More connections than there may be...
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing would be lost with it: no request is on its way, as far as is known here."""
+        if self._unused:
+            timer, patience = self._head_timer, self.bounds.limits.head_seconds - _GREETING_SECONDS
+            return not self._head_bytes and timer is not None and timer.when() - self.loop.time() < patience
+        return not self._in_head and self.cycle is not None and self.cycle.response_complete
+
+    def _make_room(self) -> bool:
+        """Close one that is idle."""
+        if not self.bounds.may_scan():
+            return False
+        for other in self.connections:
+            if isinstance(other, Protocol) and other is not self and not other.transport.is_closing() and other.idle:
+                self.bounds.refused["idle"] += 1
+                other.transport.close()
+                return True
+        return False
+
+    def on_response_complete(self) -> None:
+        """Keep the connection as long as one may be idle just now."""
+        self.timeout_keep_alive = self.bounds.idle_seconds  # type: ignore[assignment]
+        super().on_response_complete()
+
+
+def bounded(connections: Connections) -> type[Protocol]:
+    """The protocol of a port whose connections share these bounds."""
+    return type("BoundedProtocol", (Protocol,), {"bounds": connections})
 
 
 class Listener(uvicorn.Server):
@@ -260,7 +312,8 @@ class Listener(uvicorn.Server):
         await super().shutdown(sockets)
 
     def _protocol(self) -> Protocol:
-        return Protocol(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+        kind = cast(type[Protocol], self.config.http_protocol_class)
+        return kind(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
 
 
 def _last_connections(listening: socket.socket) -> list[socket.socket]:

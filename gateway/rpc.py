@@ -12,12 +12,16 @@ from typing import Any
 import grpc
 
 from gateway.accesslog import AccessLog
+from gateway.bodies import Bodies
 from gateway.body import Body
 from gateway.config import Config, ConfigError
 from gateway.observe import Observer
 from gateway.pipeline import Pipeline
 from gateway.trace import RequestIds, Trace, given_id
 from gateway.types import Call, Reply
+
+MOST_CALLS = 2048
+"""At the same time; beyond, gRPC itself answers RESOURCE_EXHAUSTED."""
 
 METHOD = "GRPC"
 """The method of calls and operations that are gRPC's."""
@@ -29,8 +33,16 @@ _CODES: Mapping[str, grpc.StatusCode] = {str(code.value[0]): code for code in gr
 class RpcServer:
     """The port for gRPC."""
 
-    def __init__(self, config: Config, pipeline: Pipeline, observer: Observer, log: AccessLog | None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        pipeline: Pipeline,
+        observer: Observer,
+        log: AccessLog | None,
+        bodies: Bodies | None = None,
+    ) -> None:
         self._config = config
+        self._bodies = bodies or Bodies(config.limits)
         self._pipeline = pipeline
         self._observer = observer
         self._log = log
@@ -44,12 +56,13 @@ class RpcServer:
         gateway = self._config.gateway
         host = f"[{gateway.host}]" if ":" in gateway.host else gateway.host
         self._server = grpc.aio.server(
+            maximum_concurrent_rpcs=MOST_CALLS,
             options=(
                 ("grpc.max_receive_message_length", self._config.limits.body_bytes),
                 ("grpc.max_send_message_length", -1),
                 # Without it a second gateway on the port would take every other connection.
                 ("grpc.so_reuseport", 0),
-            )
+            ),
         )
         self._server.add_generic_rpc_handlers(self._handlers())
         try:
@@ -81,14 +94,16 @@ class RpcServer:
         trace.bytes_in = len(message)
         observer = self._observer
         observer.in_flight += 1
+        body = Body(_whole(message), self._config.limits, self._bodies)
         try:
-            reply = await self._pipeline.answer(head, Body(_whole(message), self._config.limits), trace)
+            reply = await self._pipeline.answer(head, body, trace)
             trace.status = reply.status
             context.set_trailing_metadata(_trailers(reply, trace))
             sent = await _result(reply, context)
             trace.bytes_out = len(sent)
             return sent
         finally:
+            body.close()
             observer.in_flight -= 1
             observer.record(trace)
             if self._log is not None:

@@ -9,26 +9,25 @@ import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 import uvicorn
 
-from gateway import limitmetrics, plugins
+from gateway import plugins
 from gateway.accesslog import AccessLog
 from gateway.app import Gateway
+from gateway.bounds import Bounds
 from gateway.config import Config, ConfigError, ServiceConfig, folders
+from gateway.connections import allow_files
 from gateway.deferral import Deferrals
-from gateway.limits import Limits
 from gateway.model_control import ModelControl
 from gateway.models import Models
 from gateway.observe import Observer
 from gateway.pipeline import Pipeline
 from gateway.plane import draw
-from gateway.protocol import Listener
-from gateway.protocol import Protocol as HttpProtocol
+from gateway.protocol import Listener, bounded
 from gateway.protocols import load_adapters
 from gateway.proxy import Proxy
 from gateway.relay import MESSAGE_BYTES
@@ -77,8 +76,8 @@ class Assembly:
         single = {name: base / folder for name, folder in config.models.items()}
         self.models = Models(roots, config.gateway.device, single, output=lambda model: output_of(model, config, base))
         self.adapters = load_adapters(config)
-        self.limits = Limits(config)
-        self.observer = Observer(self.models.describe, partial(limitmetrics.collect, self.limits))
+        self.bounds = Bounds(config)
+        self.observer = Observer(self.models.describe, self.bounds.collect)
         self.log = AccessLog() if config.gateway.access_log == "json" else None
         self.deferrals = Deferrals(config, base)
         self.pipeline = Pipeline(
@@ -87,7 +86,7 @@ class Assembly:
             self.observer,
             self._control(base),
             self.deferrals,
-            self.limits,
+            self.bounds,
         )
         self.gateway = Gateway(
             self.pipeline,
@@ -96,10 +95,11 @@ class Assembly:
             self.observer,
             config.limits,
             self.log,
+            self.bounds.bodies,
         )
         self.rpc: Rpc | None = None
         if config.gateway.grpc_port:
-            self.rpc = plugins.load_rpc().RpcServer(config, self.pipeline, self.observer, self.log)
+            self.rpc = plugins.load_rpc().RpcServer(config, self.pipeline, self.observer, self.log, self.bounds.bodies)
 
     @property
     def directory(self) -> Directory:
@@ -110,7 +110,7 @@ class Assembly:
         """Serve these from now on, all or none of them. Raises ConfigError."""
         config = msgspec.structs.replace(self.config, services=dict(services))
         self.pipeline.plane = draw(config, self._base, self.models, self.adapters, self.pipeline.plane)
-        self.limits.adopt(config)
+        self.bounds.limits.adopt(config)
         self.config = config
         canaried = {name for name, service in services.items() if service.canary is not None}
         self.pipeline.plane.memory.turns.keep(canaried)
@@ -148,7 +148,7 @@ async def serve(assembly: Assembly, sock: socket.socket, started: Callable[[], A
     server = Server(
         uvicorn.Config(
             assembly.gateway,
-            http=HttpProtocol,
+            http=bounded(assembly.bounds.connections),
             ws=WebSocketProtocol,
             ws_max_size=MESSAGE_BYTES,
             lifespan="off",
@@ -164,9 +164,14 @@ async def serve(assembly: Assembly, sock: socket.socket, started: Callable[[], A
         await server.rpc.start()
     _on_signals(assembly, server)
     raise_malloc_thresholds()
+    allow_files()
     async with asyncio.TaskGroup() as tasks:
         serving = tasks.create_task(server.serve([sock]))
-        background = [tasks.create_task(_load(assembly, started)), tasks.create_task(assembly.deferrals.clean())]
+        background = [
+            tasks.create_task(_load(assembly, started)),
+            tasks.create_task(assembly.deferrals.clean()),
+            tasks.create_task(assembly.bounds.pressure.watch()),
+        ]
         if assembly.log is not None:
             background.append(tasks.create_task(assembly.log.run()))
         await serving

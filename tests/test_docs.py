@@ -1,6 +1,5 @@
 """The documentation against the code: every key, metric and option is there, and every curl line does what it says."""
 
-import functools
 import json
 import re
 import shutil
@@ -14,11 +13,11 @@ import msgspec
 import pytest
 from live import LiveGateway, gateway
 
-from gateway import config, interfaces, limitmetrics, plugins
+from gateway import config, interfaces, plugins
 from gateway.accesslog import AccessLine
+from gateway.bounds import Bounds
 from gateway.cli import main
 from gateway.interfaces import SignatureConfig
-from gateway.limits import Limits
 from gateway.observe import Observer
 from gateway.types import ResponseForm
 
@@ -31,6 +30,7 @@ TABLES: dict[str, type[msgspec.Struct]] = {
     "`[gateway]`": config.GatewayConfig,
     "`[limits]`": config.LimitsConfig,
     "`[services.NAME.limits]`": config.ServiceLimitsConfig,
+    "`[limits.memory]`": config.MemoryConfig,
     "`limits.key`": config.KeyLimitsConfig,
     "`[results]`": config.ResultsConfig,
     "`[models_control]`": config.ModelsControlConfig,
@@ -116,7 +116,7 @@ def _is_operation(kind: object) -> bool:
 
 
 def _observer() -> Observer:
-    return Observer(tuple, functools.partial(limitmetrics.collect, Limits(config.Config())))
+    return Observer(tuple, Bounds(config.Config()).collect)
 
 
 def test_metrics_are_documented() -> None:

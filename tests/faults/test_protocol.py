@@ -3,14 +3,14 @@
 import asyncio
 import socket
 
-import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from gateway import protocol
 from gateway.app import Scope, Send
 from gateway.body import Receive
-from gateway.protocol import Protocol
+from gateway.config import LimitsConfig, convert
+from gateway.connections import Connections
+from gateway.protocol import bounded
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 OFFER = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"
@@ -29,11 +29,13 @@ async def answers(reader: asyncio.StreamReader, count: int) -> bytes:
 class Connection:
     """One end of a connection whose other end is a Protocol; every request gets `size` bytes."""
 
-    def __init__(self, size: int, keep_alive: float = 5) -> None:
+    def __init__(self, size: int, **limits: float) -> None:
         self._size = size
-        self._config = uvicorn.Config(self._app, http=Protocol, interface="asgi3", lifespan="off", log_config=None)
-        self._config.timeout_keep_alive = keep_alive  # type: ignore[assignment]
+        self.bounds = Connections(convert(limits, LimitsConfig, "test"))
+        self._kind = bounded(self.bounds)
+        self._config = uvicorn.Config(self._app, http=self._kind, interface="asgi3", lifespan="off", log_config=None)
         self._config.load()
+        self._state = ServerState()
 
     async def _app(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = [(b"content-length", b"%d" % self._size)]
@@ -46,7 +48,7 @@ class Connection:
         for end in (ours, theirs):
             end.setblocking(False)
         await asyncio.get_running_loop().connect_accepted_socket(
-            lambda: Protocol(config=self._config, server_state=ServerState(), app_state={}), theirs
+            lambda: self._kind(config=self._config, server_state=self._state, app_state={}), theirs
         )
         return ours
 
@@ -55,7 +57,7 @@ def test_many_offers_to_upgrade_in_one_packet_are_all_answered() -> None:
     """Declining one does not nest in declining the one before."""
 
     async def exchange() -> bytes:
-        reader, writer = await asyncio.open_connection(sock=await Connection(1).open())
+        reader, writer = await asyncio.open_connection(sock=await Connection(1, pipelined=2_000).open())
         writer.write(OFFER * 2_000)
         got = await answers(reader, 2_000)
         writer.close()
@@ -68,7 +70,7 @@ def test_empty_lines_do_not_keep_an_idle_connection() -> None:
     """After an answer, CRLFs begin no request: the connection ends when its time is over."""
 
     async def idle() -> bytes:
-        reader, writer = await asyncio.open_connection(sock=await Connection(1, keep_alive=0.2).open())
+        reader, writer = await asyncio.open_connection(sock=await Connection(1, idle_seconds=0.2).open())
         writer.write(GET)
         await answers(reader, 1)
         writer.write(b"\r\n")
@@ -96,13 +98,12 @@ def test_a_request_after_empty_lines_is_answered() -> None:
     assert asyncio.run(exchange()).count(b"HTTP/1.1 200") == 2
 
 
-def test_a_client_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_does_not_read_is_cut_off() -> None:
     """An answer that waits for it without end would keep its memory."""
-    monkeypatch.setattr(protocol, "STALL_SECONDS", 0.1)
 
     async def stall() -> int:
         loop = asyncio.get_running_loop()
-        client = await Connection(32 << 20).open()
+        client = await Connection(32 << 20, stall_seconds=0.1).open()
         await loop.sock_sendall(client, GET)
         await asyncio.sleep(0.5)
         got = 0
@@ -114,13 +115,12 @@ def test_a_client_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch)
     assert asyncio.run(stall()) < 32 << 20
 
 
-def test_a_client_that_reads_slowly_gets_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_reads_slowly_gets_everything() -> None:
     """Only standing still ends a connection."""
-    monkeypatch.setattr(protocol, "STALL_SECONDS", 0.3)
 
     async def slow() -> int:
         loop = asyncio.get_running_loop()
-        client = await Connection(4 << 20).open()
+        client = await Connection(4 << 20, stall_seconds=0.3).open()
         await loop.sock_sendall(client, GET)
         got = 0
         while got < 4 << 20:
@@ -130,3 +130,63 @@ def test_a_client_that_reads_slowly_gets_everything(monkeypatch: pytest.MonkeyPa
         return got
 
     assert asyncio.run(slow()) >= 4 << 20
+
+
+def test_more_requests_than_may_wait_end_the_connection() -> None:
+    """One packet may hold thousands of small requests, each of which takes memory."""
+
+    async def flood() -> bytes:
+        reader, writer = await asyncio.open_connection(sock=await Connection(1, pipelined=100).open())
+        writer.write(GET * 3_000)
+        got = await asyncio.wait_for(reader.read(), 10)
+        writer.close()
+        return got
+
+    assert b"more than 100 requests wait on this connection" in asyncio.run(flood())
+
+
+def test_a_head_that_trickles_is_answered_408() -> None:
+    """Slowloris: its time counts from its first byte, however many more come."""
+
+    async def trickle() -> bytes:
+        reader, writer = await asyncio.open_connection(sock=await Connection(1, head_seconds=0.2).open())
+        reading = asyncio.ensure_future(reader.read())
+        for byte in GET[:-2]:
+            writer.write(bytes([byte]))
+            await asyncio.wait([reading], timeout=0.02)
+            if reading.done():
+                break
+        got = await asyncio.wait_for(reading, 5)
+        writer.close()
+        return got
+
+    assert asyncio.run(trickle()).startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_connection_too_many_takes_the_place_of_an_idle_one() -> None:
+    """Who has been answered and keeps the connection open makes room; where nobody is idle the new one is refused."""
+
+    async def crowd() -> tuple[bytes, bytes, bytes]:
+        shared = Connection(1, connections=2, idle_seconds=60)
+        first_reader, first = await asyncio.open_connection(sock=await shared.open())
+        first.write(GET)
+        await answers(first_reader, 1)
+        _, second = await asyncio.open_connection(sock=await shared.open())
+        second.write(GET[:9])
+        third_reader, third = await asyncio.open_connection(sock=await shared.open())
+        third.write(GET[:9])
+        closed = await asyncio.wait_for(first_reader.read(), 5)
+        await asyncio.sleep(0.1)
+        fourth_reader, fourth = await asyncio.open_connection(sock=await shared.open())
+        refused = await asyncio.wait_for(fourth_reader.read(), 5)
+        third.write(GET[9:])
+        served = await answers(third_reader, 1)
+        for writer in (first, second, third, fourth):
+            writer.close()
+        return closed, refused, served
+
+    closed, refused, served = asyncio.run(crowd())
+    assert closed == b""
+    assert refused.startswith(b"HTTP/1.1 503 ")
+    assert b"retry-after: 1" in refused
+    assert b"HTTP/1.1 200" in served

@@ -217,7 +217,7 @@ async def test_a_request_that_expires_in_line_is_told_and_never_runs() -> None:
 
 @on_loop
 async def test_a_turn_that_would_come_too_late_is_refused_at_once() -> None:
-    """At a second a request, three seconds of line do not suit a deadline of two."""
+    """At a second a request, three seconds of line and one of its own do not suit a deadline of two."""
     door = Door(concurrency=1, queue=9)
     first = door.enter()
     door.now += 1.0
@@ -227,7 +227,7 @@ async def test_a_turn_that_would_come_too_late_is_refused_at_once() -> None:
     door.enter()
     error = door.refused(Overloaded, call=named(2000))
     assert "deadline" in str(error)
-    assert door.enter(call=named(3500)).turn is not None
+    assert door.enter(call=named(4500)).turn is not None
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ import pytest
 from scene import on_loop
 
 from gateway.body import Body
+from gateway.bounds import Bounds
 from gateway.config import Config
 from gateway.deferral import Deferrals
 from gateway.errors import GatewayError
 from gateway.interfaces import Answer, Operation
-from gateway.limits import Limits
 from gateway.model_control import ModelControl
 from gateway.models import Models
 from gateway.observe import Observer
@@ -69,7 +69,7 @@ def test_what_nobody_expects_is_told_without_detail(tmp_path: Path, error: Excep
             Observer(),
             ModelControl([], 0, models, lambda: plane.directory),
             Deferrals(config, tmp_path),
-            Limits(config),
+            Bounds(config),
         )
         reply = await pipeline.answer(Call("POST", "/tiny"), Body(receive, config.limits), Trace("r-1"))
         assert text == reply.body
