@@ -1,0 +1,191 @@
+"""Text to image: a Stable Diffusion pipeline on ONNX Runtime, in the layout of diffusers' ONNX exports.
+
+`prompt` and, if given, `negative_prompt` become `image`; how to draw is said in the request's parameters. Several
+requests take turns, a step each, so that none waits for another's last step; a request that is given up stops within
+its step.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Annotated, Any, TypeVar
+
+import numpy as np
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from backends._failures import answer
+from backends._ports import check_wanted, gather, input_port
+from backends._session import Config as SessionConfig
+from backends._session import OnnxRuntime
+from backends._signatures import not_found
+from backends.diffusion.drawing import Drawing
+from backends.diffusion.layout import Parts, open_parts
+from backends.diffusion.schedulers import Name
+from backends.diffusion.settings import Bounds, Wish, wish_of
+from gateway.errors import DeadlineExceeded, GatewayError, InvalidTensor, LoadFailed, Overloaded
+from gateway.interfaces import Backend, BackendStatus, ModelSource
+from gateway.types import DEFAULT_SIGNATURE, InferenceRequest, InferenceResponse, ModelMetadata, Signature, TensorSpec
+
+PLATFORM = "onnxruntime_diffusion"
+MOST_CHARS = 1 << 16
+"""Of a prompt; the text encoder reads the first few dozen words only."""
+
+SIGNATURE = Signature(
+    DEFAULT_SIGNATURE,
+    "predict",
+    {name: TensorSpec(name, "string", (None,)) for name in ("prompt", "negative_prompt")},
+    {"image": TensorSpec("image", "uint8", (None, None, None, 3))},
+)
+"""`negative_prompt` may be left out."""
+
+T = TypeVar("T")
+
+
+class Config(Struct, frozen=True, forbid_unknown_fields=True):
+    """The `[diffusion]` table of model.toml."""
+
+    scheduler: Name | None = None
+    """None for the one that the folder names, or the nearest to it."""
+    steps: Annotated[int, Meta(ge=1, le=1000)] = 25
+    """Where the request does not say."""
+    guidance_scale: Annotated[float, Meta(ge=0, le=100)] = 7.5
+    negative_prompt: str = ""
+    width: Annotated[int, Meta(ge=0, le=8192)] = 0
+    """0 for what the model was trained with."""
+    height: Annotated[int, Meta(ge=0, le=8192)] = 0
+    most_steps: Annotated[int, Meta(ge=1, le=1000)] = 150
+    most_side: Annotated[int, Meta(ge=8, le=8192)] = 1024
+    """Pixels of the longer side."""
+    most_images: Annotated[int, Meta(ge=1, le=64)] = 4
+    """Pictures of one request."""
+    queue: Annotated[int, Meta(ge=1, le=4096)] = 16
+    """Requests that are drawn at the same time; more are refused."""
+    threads: Annotated[int, Meta(ge=1, le=1024)] = 1
+    """Threads that one run may use."""
+    cuda_device: Annotated[int, Meta(ge=0, le=127)] = 0
+
+
+async def load(source: ModelSource, config: Config) -> Backend:
+    """The folder's pipeline, warmed up. Raises LoadFailed or OutOfMemory, whose text shows no path."""
+    backend = await asyncio.to_thread(_load, source, config)
+    await backend.infer(InferenceRequest({"prompt": np.array(["a"], object)}, parameters={"steps": 1, "seed": 0}))
+    return backend
+
+
+def _load(source: ModelSource, config: Config) -> "DiffusionBackend":
+    if source.signatures:
+        raise LoadFailed("signatures: a text-to-image model has its own, serving_default")
+    session = SessionConfig(threads=config.threads, cuda_device=config.cuda_device)
+    parts = open_parts(source, session, OnnxRuntime())
+    trained = parts.side * parts.enlargement
+    defaults = Wish(
+        steps=config.steps,
+        guidance=config.guidance_scale,
+        width=config.width or trained,
+        height=config.height or trained,
+        seed=0,
+        scheduler=config.scheduler or parts.scheduler_name,
+        negative=config.negative_prompt,
+        n=1,
+    )
+    bounds = Bounds(config.most_steps, config.most_side, config.most_side**2, config.most_images)
+    try:
+        wish_of({}, defaults, bounds, prompts=1)
+    except InvalidTensor as error:
+        raise LoadFailed(f"diffusion: {error}") from None
+    return DiffusionBackend(_metadata(source), parts, defaults, bounds, config.queue)
+
+
+def _metadata(source: ModelSource) -> ModelMetadata:
+    file = source.directory / "unet" / "model.onnx"
+    extras = {"task": "text-to-image", "created": int(file.stat().st_mtime)}
+    return ModelMetadata(source.name, source.version, PLATFORM, {DEFAULT_SIGNATURE: SIGNATURE}, extras=extras)
+
+
+class DiffusionBackend:
+    """One loaded pipeline."""
+
+    def __init__(self, metadata: ModelMetadata, parts: Parts, defaults: Wish, bounds: Bounds, most: int) -> None:
+        self.metadata = metadata
+        self.status: BackendStatus = parts.status
+        self._parts: Parts | None = parts
+        self._defaults = defaults
+        self._bounds = bounds
+        self._most = most
+        self._drawing = 0
+        self._turn = asyncio.Lock()
+        """Whoever holds it runs a model; those who wait get it in the order in which they came."""
+        ports = metadata.signatures[DEFAULT_SIGNATURE].inputs.items()
+        self._ports = tuple(
+            replace(input_port(name, spec, text=True), optional=name == "negative_prompt") for name, spec in ports
+        )
+
+    @property
+    def busy(self) -> int:
+        """Requests that are being drawn."""
+        return self._drawing
+
+    async def infer(self, request: InferenceRequest) -> InferenceResponse:
+        """The pictures. Shape: [pictures, height, width, 3]."""
+        parts = [part async for part in self.stream(request) if part.outputs]
+        return parts[-1]
+
+    async def stream(self, request: InferenceRequest) -> AsyncIterator[InferenceResponse]:
+        """How far it is, in the parameter `progress` from 0.0 to 1.0; the last part has the pictures."""
+        drawing, wish = self._begun(request)
+        if self._drawing >= self._most:
+            raise Overloaded(f"{self._most} requests are being drawn already", retry_after=1.0)
+        self._drawing += 1
+        try:
+            await self._take_turn(drawing.begin, request.deadline)
+            for number in range(drawing.steps):
+                yield InferenceResponse({}, {"progress": number / drawing.steps})
+                await self._take_turn(lambda number=number: drawing.step(number), request.deadline)  # type: ignore[misc]
+            yield InferenceResponse({}, {"progress": 1.0})
+            pictures = []
+            painting = drawing.paint()
+            while (picture := await self._take_turn(lambda: next(painting, None), request.deadline)) is not None:
+                pictures.append(picture)
+            yield InferenceResponse({"image": np.stack(pictures)}, {"seed": wish.seed})
+        finally:
+            self._drawing -= 1
+
+    async def close(self) -> None:
+        """Free the sessions, off the loop."""
+        held, self._parts = [self._parts], None
+        await asyncio.to_thread(held.clear)
+
+    def _begun(self, request: InferenceRequest) -> tuple[Drawing, Wish]:
+        if request.signature != DEFAULT_SIGNATURE:
+            raise not_found(request.signature, self.metadata.signatures)
+        inputs: dict[str, Any] = {}
+        gather(self._ports, request.inputs, inputs)
+        check_wanted(request.outputs, {"image": None})
+        prompts: list[str] = inputs["prompt"].tolist()
+        if not prompts:
+            raise InvalidTensor("prompt: expected at least one text")
+        wish = wish_of(request.parameters, self._defaults, self._bounds, len(prompts))
+        negatives = (
+            inputs["negative_prompt"].tolist() if "negative_prompt" in inputs else [wish.negative] * len(prompts)
+        )
+        if len(negatives) != len(prompts):
+            raise InvalidTensor(
+                f"negative_prompt: expected {len(prompts)} texts, one for each prompt, got {len(negatives)}"
+            )
+        if any(len(text) > MOST_CHARS for text in (*prompts, *negatives)):
+            raise InvalidTensor(f"prompt: expected at most {MOST_CHARS} characters")
+        assert self._parts is not None
+        return Drawing(self._parts, prompts, negatives, wish), wish
+
+    async def _take_turn(self, run: Callable[[], T], deadline: float | None) -> T:
+        """One run of a model, when it is this request's turn. Raises DeadlineExceeded or BackendError."""
+        async with self._turn:
+            if deadline is not None and time.monotonic() > deadline:
+                raise DeadlineExceeded("the picture was not complete in time")
+            try:
+                return await asyncio.to_thread(run)
+            except GatewayError:
+                raise
+            except Exception as error:
+                raise answer(error, True) from error
