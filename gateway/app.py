@@ -14,6 +14,8 @@ from gateway.accesslog import AccessLog
 from gateway.bodies import Bodies
 from gateway.body import Body, ClientGone, Message, Receive
 from gateway.config import LimitsConfig
+from gateway.conversation import Conversation
+from gateway.interfaces import WEBSOCKET
 from gateway.models import Models
 from gateway.observe import Observer
 from gateway.paths import PAGES
@@ -77,25 +79,40 @@ class Gateway:
 
     def converses(self, scope: Scope) -> bool:
         """Whether an offer to speak websocket is taken there; elsewhere the call is answered as if it had none."""
-        return self._proxy.passage(_head(scope, "GET")) is not None
+        head = _head(scope, WEBSOCKET)
+        return self._proxy.passage(head) is not None or self._pipeline.paths.has(head)
 
     async def _converse(self, scope: Scope, receive: Receive, send: Send) -> None:
-        head = _head(scope, "GET")
-        trace = self._trace(scope, head)
-        passage = self._proxy.passage(head)
-        self._observer.in_flight += 1
+        head = _head(scope, WEBSOCKET)
+        trace = self._begin(scope, head)
         try:
-            if passage is not None:  # else the service has gone since the offer was taken
+            if (passage := self._proxy.passage(head)) is not None:
                 await self._proxy.converse(passage, head, receive, send, trace)
+                return
+            await receive()
+            refusal = self._pipeline.knock(head, trace)
+            if refusal is not None:
+                await self._deny(refusal, trace, send)
+                return
+            trace.status = 101
+            await send({"type": "websocket.accept"})
+            conversation = Conversation(self._pipeline, head, self._limits, receive, send)
+            await conversation.run(lambda: self._begin(scope, head), self._over)
         finally:
             self._over(trace)
 
+    async def _deny(self, reply: Reply, trace: Trace, send: Send) -> None:
+        """Answer in HTTP instead of opening a websocket."""
+        assert isinstance(reply.body, bytes)
+        trace.status = reply.status
+        headers = [*self._headers(reply, trace), (b"content-length", b"%d" % len(reply.body))]
+        await send({"type": "websocket.http.response.start", "status": reply.status, "headers": headers})
+        await send({"type": "websocket.http.response.body", "body": reply.body})
+
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        observer = self._observer
         head = _head(scope, scope["method"])
-        trace = self._trace(scope, head)
+        trace = self._begin(scope, head)
         body = Body(receive, self._limits, self._bodies)
-        observer.in_flight += 1
         try:
             passage = self._proxy.passage(head)
             if passage is not None:
@@ -115,7 +132,9 @@ class Gateway:
             trace.bytes_in = trace.bytes_in or body.size
             self._over(trace)
 
-    def _trace(self, scope: Scope, head: Call) -> Trace:
+    def _begin(self, scope: Scope, head: Call) -> Trace:
+        """A request comes in."""
+        self._observer.in_flight += 1
         peer = scope["client"][0] if scope["client"] else ""
         return Trace(given_id(head) or self._ids(), peer, head.method, head.raw_path)
 

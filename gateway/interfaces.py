@@ -31,6 +31,9 @@ from gateway.types import (
 
 Device = Literal["auto", "cuda", "cpu"]
 
+WEBSOCKET = "WEBSOCKET"
+"""The method of a call that is one text of a websocket; its answer's body, or each chunk of it, is one, too."""
+
 
 def from_path(call: Call) -> Target:
     """The target that the path's `{model}`, `{version}` and `{label}` name; ModelNotFound for what is no version."""
@@ -63,6 +66,8 @@ class Operation(Struct, frozen=True, kw_only=True):
     pattern: re.Pattern[str] | None = None
     """Matched whole against the percent-encoded path; its named groups become `Call.params`."""
     target: Callable[[Call], Target] = from_path
+    fits: Callable[[ModelMetadata], bool] | None = None
+    """Which models it is for, where it is for a few only: a call that names none means one of them."""
 
 
 class Infer(Operation, frozen=True, kw_only=True):

@@ -71,6 +71,14 @@ class PathTable:
             self._found[key] = route
         return route
 
+    def has(self, call: Call) -> bool:
+        """Whether the call's method and raw path are an operation's."""
+        try:
+            self.find(call)
+        except (RouteNotFound, MethodNotAllowed):
+            return False
+        return True
+
     def _match(self, call: Call) -> Route:
         service, path = split_prefix(call.raw_path)
         best: tuple[_Entry, re.Match[str]] | None = None

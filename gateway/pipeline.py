@@ -130,6 +130,17 @@ class Pipeline:
         except Exception as error:
             return _failure(self.paths.speaking(route, call), call, trace, error)
 
+    def knock(self, head: Call, trace: Trace) -> Reply | None:
+        """Why a websocket is not opened; None where its calls may come in, to be judged one by one."""
+        try:
+            route = self.paths.find(head)
+            trace.protocol, trace.operation = route.protocol, route.name
+            call = Call(head.method, route.path, route.params, head.query, head.headers, b"", trace.id)
+            self.plane.auth.admit_any(call, self.plane.auth.opened(call), self.plane.directory.reachable(route, call))
+        except GatewayError as error:
+            return self._refuse(error, head, trace)
+        return None
+
     def _refuse(self, error: GatewayError, head: Call, trace: Trace) -> Reply:
         claimant = self.paths.claimant(head)
         if claimant is None:

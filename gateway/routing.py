@@ -137,7 +137,7 @@ class Directory:
             return self._require(hint, route.protocol, target)
         if target.named:
             raise _not_found("", target, f"the call names no service{self._known(route.protocol)}")
-        return self._only(route.protocol, target)
+        return self._only(route, target)
 
     def _hint(self, call: Call) -> str | None:
         """The service that the Host header, or else X-Tensorgate-Service, names."""
@@ -155,19 +155,27 @@ class Directory:
             raise _not_found(name, target, f"the service {service.name} answers {service.type} calls only")
         return service
 
-    def _only(self, protocol: str, target: Target) -> Service:
+    def _only(self, route: Route, target: Target) -> Service:
         default = self.get(self._default) if self._default else None
-        if default is not None and default.carries(protocol):
+        if default is not None and self._answers(default, route):
             return default
-        able = [service for service in self if service.carries(protocol)]
+        able = [service for service in self if self._answers(service, route)]
         if len(able) == 1:
             return able[0]
         raise _not_found(
             "",
             target,
             "the path names no service and there is not just one: put /services/NAME before the path, "
-            f"or send the header X-Tensorgate-Service{self._known(protocol)}",
+            f"or send the header X-Tensorgate-Service{self._known(route.protocol)}",
         )
+
+    def _answers(self, service: Service, route: Route) -> bool:
+        """Whether a call that names no service may mean this one."""
+        fits = route.operation.fits
+        if not service.carries(route.protocol) or fits is None:
+            return service.carries(route.protocol)
+        model = self.model(service)
+        return model is not None and model.latest is not None and fits(model.latest.metadata)
 
     def _known(self, protocol: str) -> str:
         names = sorted(service.name for service in self if service.carries(protocol) and not service.protected)

@@ -31,6 +31,7 @@ ADAPTER_LIBRARIES = {
     "prometheus_client",
     "google",
     "python_multipart",
+    "PIL",
 }
 """`google` is protobuf."""
 
@@ -52,7 +53,7 @@ INPUT_AND_OUTPUT = {
 """What pure functions do without. An adapter's module `environment` is none: it is asked once, at start."""
 
 KNOWN_TO = {
-    "gateway.pipeline": {"gateway.app", "gateway.rpc", "gateway.server"},
+    "gateway.pipeline": {"gateway.app", "gateway.conversation", "gateway.rpc", "gateway.server"},
     "gateway.app": {"gateway.server"},
     "gateway.server": {"gateway.cli"},
     "gateway.cli": {"gateway.__main__"},

@@ -1,4 +1,4 @@
-"""OpenAI's API: models, chat completions, completions and embeddings, whole or as server-sent events.
+"""OpenAI's API: models, chat completions, completions, embeddings and pictures, whole or as server-sent events.
 
 Source: OpenAI's OpenAPI description 2.3.0; openai-python 3.57 for what clients make of the answers.
 """
@@ -15,12 +15,13 @@ from adapters.openai.chat import Chat
 from adapters.openai.completions import Completions
 from adapters.openai.embeddings import Embeddings
 from adapters.openai.fields import Unknown
+from adapters.openai.images import Images
 from gateway.errors import GatewayError
 from gateway.interfaces import Adapter, DecodeLimits, Index, Infer, Operation, Status
 from gateway.types import Call, InferenceRequest, InferenceResponse, ModelMetadata, Reply, Target
 
 _BASE = r"(?:/openai)?/v1"
-_CALLS = ("/chat/completions", "/completions", "/embeddings")
+_CALLS = ("/chat/completions", "/completions", "/embeddings", "/images/generations")
 _TFSERVING = re.compile(
     r"POST (?i:/v1/models)\b.*:\w*|\w+ (?i:/v1/models)/[^/:]+(?:/(?i:versions|labels)/[^/:]+)?(?:/(?i:metadata))?"
 )
@@ -58,10 +59,12 @@ class OpenAI:
         chat = Chat(config.flat_choice, config.unknown_fields, config.most_choices)
         completions = Completions(config.unknown_fields, config.most_choices)
         embeddings = Embeddings(config.unknown_fields)
+        images = Images(config.unknown_fields)
         base = f"(?:{_BASE})?" if config.bare_paths else _BASE
         yield _post("/chat/completions", base, target, chat.decode, chat.encode, chat.stream)
         yield _post("/completions", base, target, completions.decode, completions.encode, completions.stream)
         yield _post("/embeddings", base, target, embeddings.decode, embeddings.encode)
+        yield _post("/images/generations", base, target, images.decode, images.encode)
         yield Index(method="GET", path="/v1/models", pattern=re.compile(f"{base}/models"), encode=cards.index)
         yield Status(
             method="GET",

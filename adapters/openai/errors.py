@@ -71,6 +71,8 @@ _FIELD = re.compile(r"(?:parameters\.)?((?:messages|prompt|input|text|(?<=\.)\w+
 _INPUTS = {"chat/completions": "messages", "embeddings": "input"}
 """What the field is called that a backend knows by another name; `prompt` elsewhere."""
 _INNER = {"messages", "prompt", "input", "text", "prompt_token_ids"}
+_SIDES = {"width", "height"}
+"""What a picture's `size` is made of."""
 _RETRY_AFTER = ("Retry-After", "1")
 
 
@@ -139,6 +141,8 @@ def _refused(error: InvalidTensor, call: Call) -> tuple[str | None, str, str]:
     field = named[1] if named else None
     if code != "invalid_value" or field in _INNER:
         field = next((name for path, name in _INPUTS.items() if call.raw_path.endswith(path)), "prompt")
+    if field in _SIDES:
+        field = "size"
     return field, code, text if named is None else f"{field}: {text[named.end() :]}"
 
 

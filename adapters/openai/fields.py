@@ -17,6 +17,7 @@ from adapters.openai.rules import (
     number,
     one_of,
     refused,
+    size,
     stops,
     stream_options,
     table,
@@ -104,6 +105,27 @@ EMBEDDING: dict[str, Rule] = {
     "dimensions": whole(1, _MOST),
     "truncate": boolean,
     "user": text,
+}
+
+IMAGE: dict[str, Rule] = {
+    "n": whole(1, 10),
+    "size": size,
+    "response_format": one_of("b64_json", "url"),
+    "output_format": one_of("png"),
+    "quality": text,
+    "style": text,
+    "background": one_of("auto", "opaque"),
+    "moderation": text,
+    "output_compression": whole(100, 100),
+    "stream": false_only,
+    "partial_images": whole(0, 0),
+    "user": text,
+    # Extensions...
+    "negative_prompt": text,
+    "steps": whole(1, _MOST),
+    "guidance_scale": number(0, 100),
+    "seed": whole(0, _MOST),
+    "scheduler": text,
 }
 
 

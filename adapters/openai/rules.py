@@ -1,5 +1,6 @@
 """What one field may hold: each rule gives the value as it is passed on, or refuses it by name."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ _STOPS = 4
 _LONGEST_STOP = 1024
 _MOST_BIASES = 1024
 INT64 = 1 << 63
+_SIZE = re.compile(r"[1-9]\d{0,4}x[1-9]\d{0,4}")
 
 
 def wrong(name: str, expected: str, value: Any, code: str = "invalid_value") -> Refusal:
@@ -88,6 +90,13 @@ def one_of(*words: str) -> Rule:
         return value
 
     return rule
+
+
+def size(value: Any, name: str) -> str:
+    """Width and height, as 512x512, or auto."""
+    if value != "auto" and not (isinstance(value, str) and _SIZE.fullmatch(value)):
+        raise wrong(name, "WIDTHxHEIGHT, such as 512x512, or auto", value)
+    return value  # type: ignore[no-any-return]
 
 
 def refused(value: Any, name: str) -> Any:

@@ -1,6 +1,7 @@
 """Text to image: a Stable Diffusion pipeline on ONNX Runtime, in the layout of diffusers' ONNX exports.
 
-`prompt` and, if given, `negative_prompt` become `image`; how to draw is said in the request's parameters. Several
+Signature `serving_default` makes `image` of `prompt`, signature `guided` of `prompt` and `negative_prompt`; how to draw
+is said in the request's parameters. Several
 requests take turns, a step each, so that none waits for another's last step; a request that is given up stops within
 its step.
 """
@@ -12,7 +13,6 @@ from typing import Annotated, Any, TypeVar
 
 import numpy as np
 from msgspec import Meta, Struct
-from msgspec.structs import replace
 
 from backends._failures import answer
 from backends._ports import check_wanted, gather, input_port
@@ -31,13 +31,19 @@ PLATFORM = "onnxruntime_diffusion"
 MOST_CHARS = 1 << 16
 """Of a prompt; the text encoder reads the first few dozen words only."""
 
-SIGNATURE = Signature(
-    DEFAULT_SIGNATURE,
-    "predict",
-    {name: TensorSpec(name, "string", (None,)) for name in ("prompt", "negative_prompt")},
-    {"image": TensorSpec("image", "uint8", (None, None, None, 3))},
-)
-"""`negative_prompt` may be left out."""
+PROMPT, NEGATIVE, IMAGE = "prompt", "negative_prompt", "image"
+GUIDED = "guided"
+
+
+def _signature(name: str, *inputs: str) -> Signature:
+    texts = {one: TensorSpec(one, "string", (None,)) for one in inputs}
+    return Signature(name, "predict", texts, {IMAGE: TensorSpec(IMAGE, "uint8", (None, None, None, 3))})
+
+
+SIGNATURES = {
+    DEFAULT_SIGNATURE: _signature(DEFAULT_SIGNATURE, PROMPT),
+    GUIDED: _signature(GUIDED, PROMPT, NEGATIVE),
+}
 
 T = TypeVar("T")
 
@@ -100,7 +106,7 @@ def _load(source: ModelSource, config: Config) -> "DiffusionBackend":
 def _metadata(source: ModelSource) -> ModelMetadata:
     file = source.directory / "unet" / "model.onnx"
     extras = {"task": "text-to-image", "created": int(file.stat().st_mtime)}
-    return ModelMetadata(source.name, source.version, PLATFORM, {DEFAULT_SIGNATURE: SIGNATURE}, extras=extras)
+    return ModelMetadata(source.name, source.version, PLATFORM, SIGNATURES, extras=extras)
 
 
 class DiffusionBackend:
@@ -116,10 +122,10 @@ class DiffusionBackend:
         self._drawing = 0
         self._turn = asyncio.Lock()
         """Whoever holds it runs a model; those who wait get it in the order in which they came."""
-        ports = metadata.signatures[DEFAULT_SIGNATURE].inputs.items()
-        self._ports = tuple(
-            replace(input_port(name, spec, text=True), optional=name == "negative_prompt") for name, spec in ports
-        )
+        self._ports = {
+            name: tuple(input_port(field, spec, text=True) for field, spec in signature.inputs.items())
+            for name, signature in metadata.signatures.items()
+        }
 
     @property
     def busy(self) -> int:
@@ -147,7 +153,7 @@ class DiffusionBackend:
             painting = drawing.paint()
             while (picture := await self._take_turn(lambda: next(painting, None), request.deadline)) is not None:
                 pictures.append(picture)
-            yield InferenceResponse({"image": np.stack(pictures)}, {"seed": wish.seed})
+            yield InferenceResponse({IMAGE: np.stack(pictures)}, {"seed": wish.seed})
         finally:
             self._drawing -= 1
 
@@ -157,12 +163,13 @@ class DiffusionBackend:
         await asyncio.to_thread(held.clear)
 
     def _begun(self, request: InferenceRequest) -> tuple[Drawing, Wish]:
-        if request.signature != DEFAULT_SIGNATURE:
-            raise not_found(request.signature, self.metadata.signatures)
+        ports = self._ports.get(request.signature)
+        if ports is None:
+            raise not_found(request.signature, self._ports)
         inputs: dict[str, Any] = {}
-        gather(self._ports, request.inputs, inputs)
-        check_wanted(request.outputs, {"image": None})
-        prompts: list[str] = inputs["prompt"].tolist()
+        gather(ports, request.inputs, inputs)
+        check_wanted(request.outputs, {IMAGE: None})
+        prompts: list[str] = inputs[PROMPT].tolist()
         if not prompts:
             raise InvalidTensor("prompt: expected at least one text")
         wish = wish_of(request.parameters, self._defaults, self._bounds, len(prompts))

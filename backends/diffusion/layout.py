@@ -18,6 +18,7 @@ from backends.diffusion.schedulers import Name
 from backends.diffusion.schedulers import Settings as SchedulerSettings
 from gateway.errors import LoadFailed
 from gateway.interfaces import BackendStatus, ModelSource
+from gateway.types import TensorSpec
 
 MAX_TEXT_BYTES = 64 << 20
 MAX_TOKENS = 1024
@@ -81,12 +82,13 @@ class Parts(Struct, frozen=True):
 
 def open_parts(source: ModelSource, config: SessionConfig, sessions: Sessions) -> Parts:
     """Read the folder and open its models. Raises LoadFailed or OutOfMemory."""
+    unet_config, vae_config = _settings(source, "unet/config.json"), _settings(source, "vae_decoder/config.json")
+    halvings = 2 ** (len(_list(unet_config, "unet", "block_out_channels")) - 1)
     texts = _part(source, "text_encoder", config, sessions, _TEXT_INPUTS)
-    unet = _part(source, "unet", config, sessions, _UNET_INPUTS)
+    unet = _part(source, "unet", config, sessions, _UNET_INPUTS, least=halvings)
     if extra := unet.graph.inputs.keys() - _UNET_INPUTS - {_GUIDED}:
         raise LoadFailed(f"unet: it also takes {sorted(extra)[0]!r}; Stable Diffusion 1 and 2 are served, XL is not")
     vae = _part(source, "vae_decoder", config, sessions, _VAE_INPUTS)
-    unet_config, vae_config = _settings(source, "unet/config.json"), _settings(source, "vae_decoder/config.json")
     raw = _settings(source, "scheduler/scheduler_config.json")
     try:
         scheduler = msgspec.convert({key: value for key, value in raw.items() if value is not None}, SchedulerSettings)
@@ -104,7 +106,7 @@ def open_parts(source: ModelSource, config: SessionConfig, sessions: Sessions) -
         channels=_whole(unet_config, "unet", "in_channels"),
         side=_whole(unet_config, "unet", "sample_size"),
         enlargement=2 ** (len(_list(vae_config, "vae_decoder", "block_out_channels")) - 1),
-        halvings=2 ** (len(_list(unet_config, "unet", "block_out_channels")) - 1),
+        halvings=halvings,
         scaling=float(vae_config.get("scaling_factor") or 0.18215),
         shift=float(vae_config.get("shift_factor") or 0.0),
         guidance_size=_whole(unet_config, "unet", "time_cond_proj_dim") if _GUIDED in unet.graph.inputs else 0,
@@ -112,17 +114,31 @@ def open_parts(source: ModelSource, config: SessionConfig, sessions: Sessions) -
 
 
 def _part(
-    source: ModelSource, name: str, config: SessionConfig, sessions: Sessions, inputs: frozenset[str] | set[str]
+    source: ModelSource, name: str, config: SessionConfig, sessions: Sessions, inputs: frozenset[str], least: int = 1
 ) -> Part:
+    """`least`: the free sides of the input that is tried first."""
     part = replace(source, directory=source.directory / name)
     try:
         graph = _graph.read(part.directory, source.root)
         if missing := inputs - graph.inputs.keys():
             raise LoadFailed(f"the model has no input {sorted(missing)[0]!r}")
-        opened = Opener(part, graph, config, sessions).open()
+        opened = Opener(part, _tried(graph, least), config, sessions).open()
     except LoadFailed as error:
         raise LoadFailed(f"{name}: {error}") from error.__cause__
     return Part(opened.session, graph, opened.status)
+
+
+def _tried(graph: _graph.Graph, least: int) -> _graph.Graph:
+    """The graph with the sides of latent pictures, where they are free, that the warm-up run takes."""
+    inputs = {name: replace(edge, spec=_sided(edge.spec, least)) for name, edge in graph.inputs.items()}
+    return replace(graph, inputs=inputs)
+
+
+def _sided(spec: TensorSpec, least: int) -> TensorSpec:
+    if spec.shape is None or len(spec.shape) != 4:
+        return spec
+    batch, channels, *sides = spec.shape
+    return replace(spec, shape=(batch, channels, *(side or least for side in sides)))
 
 
 def _prompts(source: ModelSource, encoder: Part) -> Prompts:

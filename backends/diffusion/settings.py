@@ -71,10 +71,12 @@ def wish_of(given: Mapping[str, Any], defaults: Wish, bounds: Bounds, prompts: i
     )
     if wish.width * wish.height > bounds.pixels:
         raise InvalidTensor(
-            f"width and height: expected at most {bounds.pixels} pixels, got {wish.width} x {wish.height}"
+            f"parameters.width: expected at most {bounds.pixels} pixels, got {wish.width} x {wish.height}"
         )
     if prompts * wish.n > bounds.images:
-        raise InvalidTensor(f"n: expected at most {bounds.images} pictures a request, got {prompts * wish.n}")
+        raise InvalidTensor(
+            f"parameters.n: expected at most {bounds.images} pictures a request, got {prompts * wish.n}"
+        )
     return wish
 
 
@@ -88,7 +90,7 @@ class _Reader:
         told, value = self._given.get(name, (name, default))
         good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
         if not good or not least <= value <= most:
-            raise InvalidTensor(f"{told}: expected a number from {least:g} to {most:g}, got {_shown(value)}")
+            raise InvalidTensor(f"parameters.{told}: expected a number from {least:g} to {most:g}, got {_shown(value)}")
         return float(value)
 
     def whole(self, name: str, default: int, least: int, most: int) -> int:
@@ -96,13 +98,15 @@ class _Reader:
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            raise InvalidTensor(f"{told}: expected a whole number from {least} to {most}, got {_shown(value)}")
+            raise InvalidTensor(
+                f"parameters.{told}: expected a whole number from {least} to {most}, got {_shown(value)}"
+            )
         return value
 
     def text(self, name: str, default: str) -> str:
         told, value = self._given.get(name, (name, default))
         if not isinstance(value, str):
-            raise InvalidTensor(f"{told}: expected a text, got {_shown(value)}")
+            raise InvalidTensor(f"parameters.{told}: expected a text, got {_shown(value)}")
         return value
 
     def scheduler(self, default: Name) -> Name:
@@ -110,7 +114,7 @@ class _Reader:
         for name in SCHEDULERS:
             if value == name:
                 return name
-        raise InvalidTensor(f"{told}: expected one of {', '.join(SCHEDULERS)}, got {_shown(value)}")
+        raise InvalidTensor(f"parameters.{told}: expected one of {', '.join(SCHEDULERS)}, got {_shown(value)}")
 
 
 def _shown(value: Any) -> str:

@@ -12,7 +12,7 @@ from scene import on_loop
 
 from backends._session import Config as SessionConfig
 from backends._session import OnnxRuntime
-from backends.diffusion import SIGNATURE, Config, DiffusionBackend, load
+from backends.diffusion import SIGNATURES, Config, DiffusionBackend, load
 from backends.diffusion.drawing import Drawing
 from backends.diffusion.layout import Parts, open_parts
 from backends.diffusion.prompts import from_json, from_vocabulary
@@ -21,7 +21,7 @@ from backends.diffusion.settings import Bounds, Wish
 from gateway.config import convert
 from gateway.errors import DeadlineExceeded, InvalidTensor, LoadFailed, Overloaded
 from gateway.interfaces import ModelSource
-from gateway.types import DEFAULT_SIGNATURE, InferenceRequest, ModelMetadata
+from gateway.types import InferenceRequest, ModelMetadata
 
 ROOT = Path(__file__).resolve().parents[3]
 MODEL = ROOT / "configs" / "models" / "tiny-digits" / "1"
@@ -43,7 +43,7 @@ def parts() -> Parts:
 @pytest.fixture
 def backend(parts: Parts) -> DiffusionBackend:
     """The demo model, at most three requests at a time."""
-    metadata = ModelMetadata("digits", 1, "", {DEFAULT_SIGNATURE: SIGNATURE})
+    metadata = ModelMetadata("digits", 1, "", SIGNATURES)
     return DiffusionBackend(metadata, parts, wish(steps=4), Bounds(150, 1024, 1 << 20, 4), 3)
 
 
@@ -155,7 +155,7 @@ async def test_negative_prompt_counts_as_input_or_as_parameter(backend: Diffusio
     plain = await backend.infer(asked("a red seven", seed=3))
     by_parameter = await backend.infer(asked("a red seven", seed=3, negativePrompt="red"))
     inputs = {"prompt": np.array(["a red seven"], object), "negative_prompt": np.array(["red"], object)}
-    by_input = await backend.infer(InferenceRequest(inputs, parameters={"seed": 3}))
+    by_input = await backend.infer(InferenceRequest(inputs, "guided", parameters={"seed": 3}))
     assert np.array_equal(by_parameter.outputs["image"], by_input.outputs["image"])
     assert not np.array_equal(plain.outputs["image"], by_input.outputs["image"])
 
@@ -191,7 +191,7 @@ async def test_too_much_is_refused(backend: DiffusionBackend) -> None:
         await backend.infer(asked("a", "b", "c", n=2))
     inputs = {"prompt": np.array(["a"], object), "negative_prompt": np.array(["b", "c"], object)}
     with pytest.raises(InvalidTensor, match="negative_prompt: expected 1 texts"):
-        await backend.infer(InferenceRequest(inputs))
+        await backend.infer(InferenceRequest(inputs, "guided"))
     results = await asyncio.gather(*(backend.infer(asked("a", seed=1)) for _ in range(5)), return_exceptions=True)
     assert [isinstance(one, Overloaded) for one in results] == [False, False, False, True, True]
     assert backend.busy == 0
@@ -270,7 +270,7 @@ def test_folders_that_cannot_be_loaded(tmp_path: Path, break_: Any, text: str) -
 
 def test_defaults_must_be_possible() -> None:
     """A table whose own defaults a request could not ask for is refused at load."""
-    with pytest.raises(LoadFailed, match="diffusion: steps: expected a whole number from 1 to 10"):
+    with pytest.raises(LoadFailed, match=r"diffusion: parameters\.steps: expected a whole number from 1 to 10"):
         asyncio.run(load(source(), Config(steps=20, most_steps=10)))
 
 
