@@ -24,6 +24,9 @@ RUNTIME = {
     "RateLimited": (429, "ThrottlingException"),
     "NotReady": (429, "ModelNotReadyException"),
     "ModelNotReady": (429, "ModelNotReadyException"),
+    "ServiceStopped": (400, "ValidationError"),
+    "ServiceExpired": (400, "ValidationError"),
+    "ServiceFailed": (400, "ValidationError"),
 }
 """Error class to status and name below /endpoints/; every other is a ModelError. The page has the same table."""
 

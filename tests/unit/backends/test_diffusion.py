@@ -24,7 +24,7 @@ from gateway.interfaces import ModelSource
 from gateway.types import InferenceRequest, ModelMetadata
 
 ROOT = Path(__file__).resolve().parents[3]
-MODEL = ROOT / "configs" / "models" / "tiny-digits" / "1"
+MODEL = ROOT / "configs" / "models" / "painter" / "1"
 DATA = ROOT / "tests" / "data" / "diffusion"
 GOLDEN = json.loads((DATA / "ddim20.json").read_text())
 OTHERS = np.load(DATA / "schedulers.npz")

@@ -17,11 +17,11 @@ from live import LiveGateway, becomes, gateway
 from PIL import Image
 from websockets.sync.client import ClientConnection, connect
 
-MODELS = Path(__file__).resolve().parents[2] / "configs" / "models"
+MODELS = Path(__file__).resolve().parents[3] / "configs" / "models"
 CONFIG = f"""
 default_service = "echo"
 [models]
-painter = "{MODELS / "tiny-digits"}"
+painter = "{MODELS / "painter"}"
 echo = "{MODELS / "echo"}"
 [services.locked]
 model = "painter"
@@ -151,7 +151,7 @@ def test_path_without_a_name_is_the_one_that_draws(tmp_path: Path) -> None:
     """The default service cannot draw, so the only one that can is meant."""
     config = tmp_path / "gateway.toml"
     config.write_text(
-        f'default_service = "echo"\n[models]\npainter = "{MODELS / "tiny-digits"}"\necho = "{MODELS / "echo"}"\n'
+        f'default_service = "echo"\n[models]\npainter = "{MODELS / "painter"}"\necho = "{MODELS / "echo"}"\n'
     )
     with gateway(config, "--device", "cpu") as live, talking(live, "/generate") as talk:
         assert events(talk, prompt="one", step=1)[-1]["type"] == "output"
