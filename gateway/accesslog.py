@@ -28,6 +28,7 @@ class AccessLine(Struct, frozen=True, omit_defaults=True):
     operation: str = ""
     version: int = 0
     variant: str = ""
+    key: str = ""
 
 
 class AccessLog:
@@ -51,7 +52,7 @@ class AccessLog:
         line = AccessLine(
             datetime.now(UTC), trace.id, trace.peer, trace.method, trace.path[:256], trace.status,
             int(trace.seconds * 1e6) / 1e3, trace.bytes_in, trace.bytes_out,
-            trace.protocol, trace.service, trace.operation, trace.version, trace.variant,
+            trace.protocol, trace.service, trace.operation, trace.version, trace.variant, trace.key,
         )  # fmt: skip
         # PERF: 1 us here; left to the thread, it would keep the event loop from the interpreter for milliseconds.
         self._lines.append(self._encoder.encode(line))

@@ -15,6 +15,8 @@ from gateway.bodies import Bodies
 from gateway.body import Body, ClientGone, Message, Receive
 from gateway.config import LimitsConfig
 from gateway.conversation import Conversation
+from gateway.errors import RateLimited
+from gateway.grants import DESCRIBE, NOTHING
 from gateway.interfaces import WEBSOCKET
 from gateway.models import Models
 from gateway.observe import Observer
@@ -90,7 +92,7 @@ class Gateway:
                 await self._proxy.converse(passage, head, receive, send, trace)
                 return
             await receive()
-            refusal = self._pipeline.knock(head, trace)
+            refusal = await self._pipeline.knock(head, trace)
             if refusal is not None:
                 await self._deny(refusal, trace, send)
                 return
@@ -197,15 +199,21 @@ class Gateway:
             return Response("draining\n", 503, media_type="text/plain")
         if self._models.ready:
             return Response("ready\n", media_type="text/plain")
+        if not await self._trusts(request):
+            return Response("not ready\n", 503, media_type="text/plain")
         waiting = [f"{one.name} {one.version}: {one.error or one.state}" for one in self._models.describe()
                    if one.error or one.state in ("START", "LOADING")]  # fmt: skip
         waiting += [f"{name}: {problem}" for name, problem in self._models.problems.items()]
         return Response("".join(f"{line}\n" for line in ["not ready", *waiting]), 503, media_type="text/plain")
 
     async def _metrics(self, request: Request) -> Response:
+        if not await self._trusts(request):
+            return _stranger()
         return Response(self._observer.page(), headers={"content-type": METRICS_TYPE})
 
     async def _statusz(self, request: Request) -> Response:
+        if not await self._trusts(request):
+            return _stranger()
         page = {
             "ready": self._models.ready,
             "draining": self.draining,
@@ -213,6 +221,24 @@ class Gateway:
             "problems": self._models.problems,
         }
         return Response(msgspec.json.encode(page), media_type="application/json")
+
+    async def _trusts(self, request: Request) -> bool:
+        """Whether the caller may see names: they are told to strangers only where no service needs a key."""
+        plane = self._pipeline.plane
+        peer = request.client.host if request.client else ""
+        if plane.trusts(NOTHING, peer):
+            return True
+        head = Call("GET", request.url.path, headers=request.scope["headers"])
+        try:
+            opened = await plane.auth.grant(head, list(plane.directory), peer, "", DESCRIBE)
+        except RateLimited:
+            return False
+        return plane.trusts(opened, peer)
+
+
+def _stranger() -> Response:
+    text = {"error": "services here need keys, and so does this page: send the header 'Authorization: Bearer <key>'"}
+    return Response(msgspec.json.encode(text), 401, {"www-authenticate": "Bearer"}, "application/json")
 
 
 class _Stream:

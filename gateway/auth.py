@@ -8,18 +8,21 @@ import hashlib
 import hmac
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from gateway import sigv4
+from gateway import grants, keys, sigv4
+from gateway.codechecks import CodeChecks
 from gateway.config import ConfigError, ModelsControlConfig, Secret, ServiceConfig, secret_text
 from gateway.errors import Forbidden, Unauthenticated
+from gateway.grants import INFER, NOTHING, Grant, Opening
 from gateway.routing import Service
 from gateway.types import Call
 
-_LONGEST = 1024
-_NONE: frozenset[str] = frozenset()
 _CALLER_KEY = secrets.token_bytes(32)
+
+MOST_SALTS = 8
+"""A check of a slow code costs a fifth of a second for each."""
 
 
 class Authenticator:
@@ -31,45 +34,90 @@ class Authenticator:
         base: Path,
         control: ModelsControlConfig = ModelsControlConfig(),  # noqa: B008 - it is frozen
         clock: Callable[[], float] = time.time,
+        steady: Callable[[], float] = time.time,
+        checks: CodeChecks | None = None,
     ) -> None:
         # NOTE: the digest key lives as long as the process, so a memory dump of one digest is no use elsewhere,
         # and a dictionary lookup by digest tells an attacker nothing about the stored keys by its timing.
         self._digest_key = secrets.token_bytes(32)
         self._clock = clock
+        """For signatures, whose time is the client's."""
+        self._steady = steady
+        """For expiries."""
+        self._checks = checks or CodeChecks()
         protected = {name: service for name, service in services.items() if service.app_auth}
-        opened: dict[bytes, set[str]] = {}
+        opened: dict[bytes, list[Opening]] = {}
+        slow: dict[str, list[Opening]] = {}
         signers: dict[str, dict[str, set[str]]] = {}
         for name, service in protected.items():
             for code in _codes(name, service, base):
-                opened.setdefault(self._digest(code), set()).add(name)
+                opened.setdefault(self._digest(code), []).append(Opening(name))
+            for hashed, opening in _stored(name, service):
+                if keys.is_slow(hashed):
+                    slow.setdefault(hashed, []).append(opening)
+                else:
+                    opened.setdefault(self._keyed(keys.sha256_of(hashed)), []).append(opening)
             for access_key_id, secret in _signers(name, service, base):
                 signers.setdefault(access_key_id, {}).setdefault(secret, set()).add(name)
-        self._opened = {digest: frozenset(names) for digest, names in opened.items()}
+        self._opened = {digest: _settled(openings) for digest, openings in opened.items()}
+        """Digest of a code to what it opens, or to what that depends on."""
+        self._slow = {hashed: tuple(openings) for hashed, openings in slow.items()}
+        """As `_opened`, for codes that are checked before their digests are known."""
         self._signers = {
             access_key_id: {secret: frozenset(names) for secret, names in found.items()}
             for access_key_id, found in signers.items()
         }
         """Access key id to the services that each of its secrets opens."""
+        self.protects = bool(protected)
+        """Whether any service needs a key."""
         self.verifies = bool(signers)
         """Whether a signature may open anything; then every call must pass `verified`."""
         self._control = frozenset(self._digest(code) for code in _control_codes(control, base, bool(protected)))
         self._controllable = control.enabled
 
-    def opened(self, call: Call) -> frozenset[str]:
-        """The services that the call's key opens; none without a valid key.
+    def opened(self, call: Call, protocol: str = "", operation: str = INFER) -> Grant:
+        """What the call's key opens; NOTHING without a valid key, and for a slow one that was never used before.
 
-        A signature opens them until the body is here: then `verified` decides.
+        A signature opens its services until the body is here: then `verified` decides.
         """
-        if not self._opened and not self.verifies:
-            return _NONE
+        if not self._opened and not self.verifies and not self._slow:
+            return NOTHING
         code = _credential(call)
         if code is None and self.verifies and sigv4.is_signed(call):
             return self._claimed(call)
-        if code is None or len(code) > _LONGEST:
-            return _NONE
-        return self._opened.get(self._digest(code), _NONE)
+        found = self._found(code)
+        if found is None:
+            return NOTHING
+        return found if isinstance(found, Grant) else grants.grant(found, self._steady(), protocol, operation)
 
-    def caller(self, call: Call, opened: frozenset[str]) -> bytes:
+    async def grant(self, call: Call, services: Sequence[Service], peer: str, protocol: str, operation: str) -> Grant:
+        """As `opened`, where the key may also be a slow one of those services that was never used before.
+
+        Raises RateLimited where too many such keys are tried.
+        """
+        code = _credential(call) if self._slow else None
+        if code is not None and keys.may_be_chosen(code) and self._found(code) is None:
+            names = {service.name for service in services}
+            wanted = [hashed for hashed, found in self._slow.items() if any(one.service in names for one in found)]
+            if wanted:
+                await self._checks.check(code.encode("latin-1"), wanted, peer)
+        return self.opened(call, protocol, operation)
+
+    def _found(self, code: str | None) -> Grant | tuple[Opening, ...] | None:
+        """What the code opens, or that depends on; None for one that is not known."""
+        if code is None or len(code) > keys.LONGEST:
+            return None
+        found = self._opened.get(self._digest(code))
+        if found is None and self._slow:
+            found = self._slow.get(self._checks.known(code.encode("latin-1")))
+        return found
+
+    @property
+    def has_slow(self) -> bool:
+        """Whether any key has to be checked by `grant`."""
+        return bool(self._slow)
+
+    def caller(self, call: Call, opened: Grant) -> bytes:
         """Whose budget a call uses: a digest of the key that has `opened` services; empty without one.
 
         It stays the same however often services and keys change.
@@ -81,7 +129,7 @@ class Authenticator:
             code = "signature " + sigv4.read(call, self._clock()).access_key_id
         return hmac.digest(_CALLER_KEY, code.encode("utf-8", "surrogateescape"), hashlib.sha256)
 
-    def verified(self, head: Call, opened: frozenset[str], payload: bytes) -> frozenset[str]:
+    def verified(self, head: Call, opened: Grant, payload: bytes) -> Grant:
         """Of the services that were `opened`, those that stay so: by a key, or by a secret that has signed the call.
 
         `head` has the path, and `payload` is the body, as the client sent them.
@@ -91,10 +139,9 @@ class Authenticator:
         try:
             signature = sigv4.read(head, self._clock())
         except Unauthenticated:
-            return _NONE
+            return NOTHING
         secrets_of = self._signers.get(signature.access_key_id, {})
-        good = [names for secret, names in secrets_of.items() if sigv4.matches(signature, secret, head, payload)]
-        return _NONE.union(*good)
+        return _signed(names for secret, names in secrets_of.items() if sigv4.matches(signature, secret, head, payload))
 
     def admit_control(self, call: Call) -> None:
         """Let the call load and unload models, or raise Forbidden or Unauthenticated."""
@@ -103,39 +150,39 @@ class Authenticator:
         if not self._control:
             return
         code = _credential(call)
-        if code is not None and len(code) <= _LONGEST and self._digest(code) in self._control:
+        if code is not None and len(code) <= keys.LONGEST and self._digest(code) in self._control:
             return
         if self.opened(call):
             raise Forbidden("this key does not open model control")
         raise Unauthenticated(self._missing(call))
 
-    def admit(self, call: Call, opened: frozenset[str], service: Service) -> None:
+    def admit(self, call: Call, opened: Grant, service: Service) -> None:
         """Let the call reach the service, or raise Unauthenticated or Forbidden."""
         if not service.protected or service.name in opened:
             return
         if opened:
-            raise Forbidden("this key does not open the service")
+            raise Forbidden(opened.refusal(service.name))
         raise Unauthenticated(self._missing(call))
 
-    def admit_any(self, call: Call, opened: frozenset[str], services: Sequence[Service]) -> None:
-        """Raise Unauthenticated when every one of the services needs a key and the call has no valid one.
+    def admit_any(self, call: Call, opened: Grant, services: Sequence[Service]) -> None:
+        """Raise Unauthenticated or Forbidden when none of the services can be reached by the call.
 
         This can be said before the body is read, and before the target is known.
         """
-        if opened or not services:
+        if not services:
             return
         for service in services:
-            if not service.protected:
+            if not service.protected or service.name in opened:
                 return
-        raise Unauthenticated(self._missing(call))
+        self.admit(call, opened, services[0])
 
-    def _claimed(self, call: Call) -> frozenset[str]:
+    def _claimed(self, call: Call) -> Grant:
         """The services that the call's signature opens if a secret of its access key id has made it."""
         try:
             signature = sigv4.read(call, self._clock())
         except Unauthenticated:
-            return _NONE
-        return _NONE.union(*self._signers.get(signature.access_key_id, {}).values())
+            return NOTHING
+        return _signed(self._signers.get(signature.access_key_id, {}).values())
 
     def _missing(self, call: Call) -> str:
         if _credential(call) is not None:
@@ -153,7 +200,10 @@ class Authenticator:
         return "the signature does not match: the secret, or what was signed, is another"
 
     def _digest(self, code: str) -> bytes:
-        return hmac.digest(self._digest_key, code.encode("utf-8", "surrogateescape"), hashlib.sha256)
+        return self._keyed(hashlib.sha256(code.encode("latin-1")).digest())
+
+    def _keyed(self, digest: bytes) -> bytes:
+        return hmac.digest(self._digest_key, digest, hashlib.sha256)
 
 
 def _credential(call: Call) -> str | None:
@@ -167,7 +217,7 @@ def _credential(call: Call) -> str | None:
 def _codes(name: str, service: ServiceConfig, base: Path) -> tuple[str, ...]:
     """The service's keys, as latin-1 text, which is how headers are read."""
     where = f"services.{name}.app_codes"
-    if not service.app_codes and not service.aws_credentials:
+    if not service.app_codes and not service.aws_credentials and not service.keys:
         raise ConfigError(f"{where}: app_auth is on, so at least one code is needed")
     return _texts(where, service.app_codes, base)
 
@@ -182,9 +232,40 @@ def _control_codes(control: ModelsControlConfig, base: Path, protected: bool) ->
 def _texts(where: str, app_codes: tuple[str, ...] | Secret, base: Path) -> tuple[str, ...]:
     codes = (secret_text(where, app_codes, base),) if isinstance(app_codes, Secret) else app_codes
     for code in codes:
-        if not code.strip() or len(code) > _LONGEST:
-            raise ConfigError(f"{where}: a code must have 1 to {_LONGEST} characters")
+        if not code.strip() or len(code) > keys.LONGEST:
+            raise ConfigError(f"{where}: a code must have 1 to {keys.LONGEST} characters")
     return tuple(code.strip().encode("utf-8").decode("latin-1") for code in codes)
+
+
+def _stored(name: str, service: ServiceConfig) -> Iterator[tuple[str, Opening]]:
+    """Hashes of codes, and what they open."""
+    ids: set[str] = set()
+    salts: set[str] = set()
+    for number, key in enumerate(service.keys):
+        where = f"services.{name}.keys[{number}]"
+        if key.id in ids:
+            raise ConfigError(f"{where}.id: {key.id!r} is taken")
+        ids.add(key.id)
+        if key.revoked:
+            continue
+        if keys.is_slow(key.hash):
+            salts.add(keys.salt_of(key.hash))
+        if len(salts) > MOST_SALTS:
+            raise ConfigError(f"{where}.hash: codes of one service may have {MOST_SALTS} different salts at most")
+        expires = key.expires_at.timestamp() if key.expires_at is not None else None
+        yield key.hash, Opening(name, key.id, frozenset(key.scopes), expires)
+
+
+def _settled(openings: Sequence[Opening]) -> Grant | tuple[Opening, ...]:
+    """PERF: what opens the same at any time and for any call is made once, not for each."""
+    if all(one.free for one in openings):
+        return grants.grant(openings, 0.0, "", INFER)
+    return tuple(openings)
+
+
+def _signed(opened: Iterable[frozenset[str]]) -> Grant:
+    services = frozenset[str]().union(*opened)
+    return Grant(services, True) if services else NOTHING
 
 
 def _signers(name: str, service: ServiceConfig, base: Path) -> Iterator[tuple[str, str]]:

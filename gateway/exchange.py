@@ -116,6 +116,8 @@ class Exchange:
             one for one in kept((name.lower(), value) for name, value in response.headers.raw) if one[0] != b"date"
         ]
         headers.append((b"x-request-id", self._trace.id.encode("latin-1")))
+        if self._trace.variant:
+            headers.append((b"x-tensorgate-variant", self._trace.variant.encode("ascii")))
         self.begun = True
         await self._send({"type": "http.response.start", "status": response.status_code, "headers": headers})
         assert isinstance(response.stream, httpx.AsyncByteStream)

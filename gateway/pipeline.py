@@ -25,6 +25,7 @@ from gateway.errors import (
     RequestError,
     Unauthenticated,
 )
+from gateway.grants import DESCRIBE, INFER, Grant
 from gateway.interfaces import Adapter, Answer, Defer, Describe, Index, Infer, Manage, Metrics, Ready, Status
 from gateway.lifecycle import Loaded
 from gateway.limits import Visit, Who
@@ -39,7 +40,7 @@ from gateway.routing import Service, told
 from gateway.shadow import Shadows
 from gateway.streaming import Both, Chunks, Parts
 from gateway.trace import Trace
-from gateway.types import Call, InferenceRequest, InferenceResponse, Reply, Target
+from gateway.types import Call, InferenceRequest, InferenceResponse, Reply, RequestSeries, Target
 
 _MAY_BE_LONG = frozenset({"task", "has"})
 """Extras of models whose runs may be long, and can be cancelled: language models and users' classes."""
@@ -61,8 +62,8 @@ class Admitted(Struct, frozen=True):
     route: Route
     call: Call
     plane: Plane
-    opened: frozenset[str]
-    """The services that its key opens."""
+    opened: Grant
+    """What its key opens."""
     trace: Trace
     body: Body
 
@@ -110,11 +111,7 @@ class Pipeline:
         try:
             if self._pressure.stage is Stage.OUT and not isinstance(route.operation, _GO_ON):
                 raise self._limits.refuse("memory", Overloaded("memory is short; try again later", 5.0))
-            opened = auth.opened(call)
-            if isinstance(route.operation, Manage):
-                auth.admit_control(call)
-            elif not isinstance(route.operation, Ready):
-                auth.admit_any(call, opened, plane.directory.reachable(route, call))
+            opened = await self._admit(plane, route, call, trace)
             body.check_length(call)
             payload = await body.read(call, ignores_unknown_codings=route.adapter.ignores_unknown_codings)
             if auth.verifies:
@@ -130,16 +127,32 @@ class Pipeline:
         except Exception as error:
             return _failure(self.paths.speaking(route, call), call, trace, error)
 
-    def knock(self, head: Call, trace: Trace) -> Reply | None:
+    async def knock(self, head: Call, trace: Trace) -> Reply | None:
         """Why a websocket is not opened; None where its calls may come in, to be judged one by one."""
         try:
             route = self.paths.find(head)
             trace.protocol, trace.operation = route.protocol, route.name
             call = Call(head.method, route.path, route.params, head.query, head.headers, b"", trace.id)
-            self.plane.auth.admit_any(call, self.plane.auth.opened(call), self.plane.directory.reachable(route, call))
+            await self._admit(self.plane, route, call, trace)
         except GatewayError as error:
             return self._refuse(error, head, trace)
         return None
+
+    async def _admit(self, plane: Plane, route: Route, call: Call, trace: Trace) -> Grant:
+        """What the call's key opens; raises Unauthenticated or Forbidden if that is nothing that it can mean."""
+        auth, operation = plane.auth, route.operation
+        asked = INFER if isinstance(operation, Infer) else DESCRIBE
+        if auth.has_slow and not isinstance(operation, Manage):
+            reachable = plane.directory.reachable(route, call)
+            opened = await auth.grant(call, reachable, trace.peer, route.protocol, asked)
+        else:
+            opened = auth.opened(call, route.protocol, asked)
+        if isinstance(operation, Manage):
+            auth.admit_control(call)
+        elif not isinstance(operation, Ready):
+            auth.admit_any(call, opened, plane.directory.reachable(route, call))
+        trace.key = opened.key
+        return opened
 
     def _refuse(self, error: GatewayError, head: Call, trace: Trace) -> Reply:
         claimant = self.paths.claimant(head)
@@ -160,7 +173,7 @@ class Pipeline:
             case Answer():
                 return operation.reply(call)
             case Metrics():
-                return operation.render(self._observer.series())
+                return operation.render(self._series(admitted))
             case Status():
                 return self._status(operation, admitted)
             case Ready():
@@ -176,6 +189,15 @@ class Pipeline:
             case Index():
                 return operation.encode(list(directory.statuses(admitted.route, admitted.opened)), call)
         raise TypeError(f"an adapter yields an unknown operation: {type(operation).__name__}")
+
+    def _series(self, admitted: Admitted) -> list[RequestSeries]:
+        """The counters that the caller may see: a service's name is told to who may call it."""
+        plane = admitted.plane
+        series = self._observer.series()
+        if plane.trusts(admitted.opened, admitted.trace.peer):
+            return series
+        shut = {service.name for service in plane.directory if service.protected}
+        return [one for one in series if one.service not in shut]
 
     def _service(self, admitted: Admitted, target: Target) -> Service:
         """The service that is meant, if the caller may use it."""

@@ -1,5 +1,6 @@
 """What requests obey: the services, their keys and their own operations, in one snapshot that is replaced whole."""
 
+import ipaddress
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar, cast
@@ -9,9 +10,11 @@ from msgspec import Struct
 from gateway.auth import Authenticator
 from gateway.canary import CANARY, STABLE, TurnsOfAll, Variant, wish
 from gateway.clock import SteadyClock
+from gateway.codechecks import CodeChecks
 from gateway.config import Config
 from gateway.errors import ModelNotFound, ModelNotReady, NotReady
 from gateway.expiry import expiries, require_running, starts
+from gateway.grants import Grant
 from gateway.interfaces import Adapter, Infer
 from gateway.lifecycle import Loaded
 from gateway.models import Models
@@ -23,12 +26,21 @@ from gateway.types import Call, Target
 Run = TypeVar("Run", bound=Infer)
 
 
+def is_loopback(peer: str) -> bool:
+    """Whether the address is this machine's own."""
+    try:
+        return ipaddress.ip_address(peer).is_loopback
+    except ValueError:
+        return False
+
+
 class Memory:
     """What is remembered from one snapshot to the next, all on one event loop."""
 
     def __init__(self, clock: SteadyClock | None = None) -> None:
         self.clock = clock or SteadyClock()
         self.turns = TurnsOfAll()
+        self.checks = CodeChecks()
 
 
 class Choice(Struct, frozen=True):
@@ -108,7 +120,7 @@ class Plane(Struct, frozen=True):
         except (ModelNotFound, ModelNotReady):
             return None
 
-    def ready(self, route: Route, call: Call, opened: frozenset[str]) -> bool:
+    def ready(self, route: Route, call: Call, opened: Grant) -> bool:
         """Whether the service that the call names takes requests; without a name, whether all models do.
 
         Raises Unauthenticated or Forbidden: how a service stands whose callers need a key is told with one.
@@ -121,6 +133,10 @@ class Plane(Struct, frozen=True):
             except NotReady:
                 return False
         return self.directory.ready(route, call)
+
+    def trusts(self, opened: Grant, peer: str) -> bool:
+        """Whether a caller is shown the names of all services: from this machine, with a key, or if none needs one."""
+        return opened.valid or not self.auth.protects or is_loopback(peer)
 
     def _canary(self, service: Service, canary: Deployment) -> Choice:
         try:
@@ -141,8 +157,8 @@ def draw(
         for operation in adapter.routes()
         if isinstance(operation, Infer)
     }
-    auth = Authenticator(config.services, base, config.models_control)
     memory = before.memory if before else Memory()
+    auth = Authenticator(config.services, base, config.models_control, steady=memory.clock, checks=memory.checks)
     since = starts(config.services, before.since if before else {}, memory.clock())
     directory = Directory(config, models, expiries(config.services, since))
     return Plane(directory, auth, own_operations, memory, since)

@@ -2,7 +2,7 @@
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import httpx
 import msgspec
@@ -23,6 +23,7 @@ from gateway.errors import (
 )
 from gateway.exchange import Exchange, Send, Upload
 from gateway.forwarding import Headers, forwarded, hides_authorization
+from gateway.grants import INFER
 from gateway.interfaces import Upstream
 from gateway.paths import split_prefix
 from gateway.plane import Plane
@@ -88,7 +89,7 @@ class Proxy:
         """Pass an HTTP call on, and the answer back. Raises ClientGone, and what breaks an answer that has begun."""
         exchange = None
         try:
-            with self._admitted(passage, head, trace) as upstream:
+            async with self._admitted(passage, head, trace) as upstream:
                 upload = Upload(receive, head.headers, self._limits.body_bytes, trace)
                 upload.check_length()
                 framing = [one for one in upload.framing if one[0] == b"transfer-encoding"]
@@ -112,7 +113,7 @@ class Proxy:
         """Pass a websocket's messages on, in both directions, until one side ends it."""
         relay = None
         try:
-            with self._admitted(passage, head, trace) as upstream:
+            async with self._admitted(passage, head, trace) as upstream:
                 target = _target(upstream, passage, head).decode("latin-1")
                 relay = Relay(upstream, target, _told(passage, head, trace), trace)
                 await relay.run(receive, send)
@@ -127,16 +128,19 @@ class Proxy:
         """Close the connections that are kept open."""
         await self._transport.aclose()
 
-    @contextlib.contextmanager
-    def _admitted(self, passage: Passage, head: Call, trace: Trace) -> Iterator[Upstream]:
+    @contextlib.asynccontextmanager
+    async def _admitted(self, passage: Passage, head: Call, trace: Trace) -> AsyncIterator[Upstream]:
         """The server to call, held meanwhile. Raises what keeps the call from it."""
         plane, service = passage.plane, passage.service
         trace.protocol, trace.service, trace.operation = PROTOCOL, service.name, "proxy"
-        opened = plane.auth.opened(head)
+        opened = await plane.auth.grant(head, [service], trace.peer, PROTOCOL, INFER)
         if plane.auth.verifies:  # NOTE: the body is not here to be verified, so only calls without one can be signed
             opened = plane.auth.verified(head, opened, b"")
         plane.auth.admit(head, opened, service)
-        loaded = plane.directory.pick(service, Target())
+        trace.key = opened.key
+        plane.require_running(service)
+        choice = plane.choose(service, Target(), head)
+        loaded, trace.variant = choice.loaded, choice.variant
         upstream = loaded.metadata.extras.get("upstream")
         if upstream is None:
             raise ModelNotReady(f"the service {service.name} is a custom one, but its model is no server", service.name)

@@ -114,6 +114,7 @@ class Assembly:
         self.config = config
         canaried = {name for name, service in services.items() if service.canary is not None}
         self.pipeline.plane.memory.turns.keep(canaried)
+        self.pipeline.plane.memory.checks.keep({key.hash for service in services.values() for key in service.keys})
         self.observer.variants.keep(canaried)
         self.observer.shadows.keep(canaried)
 

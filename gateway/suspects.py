@@ -21,7 +21,7 @@ class Suspects:
         """One more; the error to answer it with once there are too many."""
         if not self._rate:
             return None
-        network = _network(address)
+        network = network_of(address)
         budget = self._budgets.get(network)
         if budget is None:
             if len(self._budgets) >= MOST_ADDRESSES:
@@ -32,6 +32,6 @@ class Suspects:
         return RateLimited("too many calls without a valid key come from this address", seconds) if seconds else None
 
 
-def _network(address: str) -> str:
+def network_of(address: str) -> str:
     """The address, or the /64 that an IPv6 address lies in: one client has all of that."""
     return ":".join(address.split(":")[:4]) if ":" in address else address

@@ -21,6 +21,7 @@ class Trace:
         "bytes_out",
         "failed",
         "id",
+        "key",
         "method",
         "operation",
         "path",
@@ -47,6 +48,8 @@ class Trace:
         self.version = 0
         self.variant: Variant = ""
         """"stable" or "canary", where the service has both."""
+        self.key = ""
+        """The id of its key, where that has one."""
         self.failed = False
         """Whether it went wrong by no fault of the caller."""
         self.status = CLIENT_GONE

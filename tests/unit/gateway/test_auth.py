@@ -7,6 +7,7 @@ import pytest
 from gateway.auth import Authenticator
 from gateway.config import ConfigError, Secret, ServiceConfig
 from gateway.errors import Forbidden, Unauthenticated
+from gateway.grants import NOTHING, Grant
 from gateway.routing import Service
 from gateway.types import Call
 
@@ -49,7 +50,7 @@ def test_a_key_opens_its_service(authenticator: Authenticator, headers: dict[str
     """A key is taken from either header, with either scheme in any case."""
     sent = call(**headers)
     opened = authenticator.opened(sent)
-    assert frozenset({"digits"}) == opened
+    assert frozenset({"digits"}) == opened.services
     authenticator.admit(sent, opened, service("digits"))
 
 
@@ -84,27 +85,29 @@ def test_a_key_of_another_service_is_forbidden(authenticator: Authenticator) -> 
 
 def test_one_key_may_open_several_services(authenticator: Authenticator) -> None:
     """A code listed for two services opens both."""
-    assert frozenset({"digits", "iris"}) == authenticator.opened(call(authorization="APPCODE both-code"))
+    assert frozenset({"digits", "iris"}) == authenticator.opened(call(authorization="APPCODE both-code")).services
 
 
 def test_an_open_service_needs_no_key(authenticator: Authenticator) -> None:
     """Without app_auth any credential, or none, is let through."""
-    authenticator.admit(call(), frozenset(), service("open"))
-    authenticator.admit(call(), frozenset(), service("off"))
+    authenticator.admit(call(), NOTHING, service("open"))
+    authenticator.admit(call(), NOTHING, service("off"))
 
 
 def test_before_the_target_is_known_only_a_hopeless_call_is_refused(authenticator: Authenticator) -> None:
     """A call without a key is refused early only if every service it can reach needs one."""
     with pytest.raises(Unauthenticated):
-        authenticator.admit_any(call(), frozenset(), [service("digits"), service("iris")])
-    authenticator.admit_any(call(), frozenset(), [service("digits"), service("open")])
-    authenticator.admit_any(call(), frozenset({"iris"}), [service("digits")])
+        authenticator.admit_any(call(), NOTHING, [service("digits"), service("iris")])
+    with pytest.raises(Forbidden):
+        authenticator.admit_any(call(), Grant(frozenset({"iris"}), True), [service("digits")])
+    authenticator.admit_any(call(), NOTHING, [service("digits"), service("open")])
+    authenticator.admit_any(call(), Grant(frozenset({"iris"}), True), [service("digits"), service("iris")])
 
 
 def test_a_key_outside_ascii_works_as_clients_send_it() -> None:
     """UTF-8 bytes in the header match the code as it is written in the configuration."""
     authenticator = Authenticator({"s": ServiceConfig(app_auth=True, app_codes=("ключ-é",))}, Path())
-    assert frozenset({"s"}) == authenticator.opened(call(authorization="APPCODE ключ-é"))
+    assert frozenset({"s"}) == authenticator.opened(call(authorization="APPCODE ключ-é")).services
 
 
 def test_codes_come_from_the_environment_or_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,8 +119,8 @@ def test_codes_come_from_the_environment_or_a_file(tmp_path: Path, monkeypatch: 
         "b": ServiceConfig(app_auth=True, app_codes=Secret(file="code")),
     }
     authenticator = Authenticator(services, tmp_path)
-    assert frozenset({"a"}) == authenticator.opened(call(authorization="APPCODE from-env"))
-    assert frozenset({"b"}) == authenticator.opened(call(authorization="APPCODE from-file"))
+    assert frozenset({"a"}) == authenticator.opened(call(authorization="APPCODE from-env")).services
+    assert frozenset({"b"}) == authenticator.opened(call(authorization="APPCODE from-file")).services
 
 
 @pytest.mark.parametrize(
