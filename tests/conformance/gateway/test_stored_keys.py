@@ -214,14 +214,16 @@ def test_a_flood_of_wrong_keys_leaves_memory_flat(
     quiet.set()
     before_p99 = statistics.quantiles(asyncio.run(_asked(live, quiet)), n=100)[98] * 1e3
     asyncio.run(scene(500))
-    before = rss(live)
-    found, rate, times = asyncio.run(scene(4000))
-    grown = rss(live) - before
+    grown = []  # a check's own 16 MiB, which the C library keeps for the next, may come into one of the rounds
+    for _ in range(2):
+        before = rss(live)
+        found, rate, times = asyncio.run(scene(3000))
+        grown.append(rss(live) - before)
+        assert found <= {401, 429}
     p99 = statistics.quantiles(times, n=100)[98] * 1e3
     with capsys.disabled():
         sys.stdout.write(
             f"\n{name}: {rate:.0f} wrong keys/s, another caller's p99 {p99:.1f} ms, {before_p99:.1f} ms without them, "
-            f"memory {grown / 1024:+.0f} KiB\n"
+            f"memory {min(grown) / 1024:+.0f} KiB\n"
         )
-    assert found <= {401, 429}
-    assert grown < 4 << 20
+    assert min(grown) < 2 << 20
