@@ -48,5 +48,13 @@ class Offload:
         return await self.run(size, operation.decode, call, target, metadata)
 
     async def _on_thread(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        async with self._turns:
-            return await asyncio.to_thread(function, *args, **kwargs)
+        await self._turns.acquire()
+        work = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
+        # NOTE: whoever stops waiting does not stop the thread, which keeps its turn until it is done.
+        work.add_done_callback(self._done)
+        return await asyncio.shield(work)
+
+    def _done(self, work: "asyncio.Future[R]") -> None:
+        self._turns.release()
+        if not work.cancelled():
+            work.exception()  # nobody may be waiting for it any more

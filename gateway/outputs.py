@@ -5,6 +5,7 @@ from math import prod
 from gateway.errors import BodyTooLarge
 from gateway.types import InferenceRequest, InferenceResponse, ModelMetadata
 
+_ROW_BYTES, _TEXT_BYTES = 16, 64
 FEW_ROWS = 1024
 """Answers to so few rows are not looked at before the run."""
 
@@ -36,8 +37,14 @@ def check_outputs(request: InferenceRequest, metadata: ModelMetadata, most: int)
 
 
 def check_answer(response: InferenceResponse, most: int) -> int:
-    """The bytes of the answer's tensors. Raises BodyTooLarge."""
-    size = sum(tensor.nbytes for tensor in response.outputs.values())
+    """How many bytes' work it is to write the answer out. Raises BodyTooLarge for more bytes than may be."""
+    size = work = 0
+    for tensor in response.outputs.values():
+        size += tensor.nbytes
+        # A row that holds nothing is written out as well, and a text takes more than its pointer.
+        work += tensor.nbytes + _ROW_BYTES * (len(tensor) if tensor.ndim else 1)
+        if tensor.dtype.hasobject:
+            work += _TEXT_BYTES * tensor.size
     if size > most:
         raise BodyTooLarge(f"the answer has {size} bytes, over the limit of {most}; send fewer rows, or smaller ones")
-    return size
+    return work

@@ -9,10 +9,13 @@ from gateway.errors import BodyTooLarge, MalformedBody
 
 _MOST = 16_384
 """Fields of a message and of its inputs: what an honest request has a few of."""
+_LOOKED_AT = 1024
+"""Fields among which the model's name is looked for: it is the first that clients write."""
+_FEW, _SHORT = 64, 4096
 _HARMLESS = 64 << 10
 """A shorter message is parsed as it is."""
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_MODEL_NAME, _MODEL_VERSION, _INPUTS = 1, 2, 5
+_MODEL_NAME, _MODEL_VERSION, _INPUTS, _RAW_CONTENTS = 1, 2, 5, 7
 
 
 def fields(body: bytes, start: int, end: int) -> Iterator[tuple[int, int, int]]:
@@ -60,6 +63,24 @@ def check_fields(body: bytes) -> None:
             raise BodyTooLarge(f"the message has more than {_MOST} fields")
 
 
+def is_raw(body: bytes) -> bool:
+    """Whether the message holds few fields, and its inputs nothing but what they are: their contents are raw numbers.
+
+    Such a message is decoded in no time, however long it is.
+    """
+    described = 0
+    for count, (number, start, end) in enumerate(fields(body, 0, len(body))):
+        if number == _INPUTS:
+            described += end - start
+            if b"BYTES" in body[start : min(end, start + _SHORT)]:
+                return False
+        elif number != _RAW_CONTENTS and end - start > _SHORT:
+            return False
+        if count > _FEW or described > _SHORT:
+            return False
+    return True
+
+
 def _within(body: bytes) -> Iterator[int]:
     """The numbers of all fields of the message and of its inputs."""
     for number, start, end in fields(body, 0, len(body)):
@@ -74,7 +95,7 @@ def model_of(body: bytes) -> tuple[str, str]:
     for count, (number, start, end) in enumerate(fields(body, 0, len(body))):
         if number in found:
             found[number] = body[start:end]
-        if count > _MOST:
+        if count > _LOOKED_AT:
             break
     try:
         return found[_MODEL_NAME].decode(), found[_MODEL_VERSION].decode()

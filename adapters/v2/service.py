@@ -18,7 +18,7 @@ from adapters._inference_pb2 import (
 )
 from adapters.v2 import describe, messages, repository
 from adapters.v2.errors import GRPC
-from adapters.v2.fields import model_of
+from adapters.v2.fields import is_raw, model_of
 from adapters.v2.targets import target_of
 from gateway.interfaces import Answer, DecodeLimits, Describe, Index, Infer, Manage, Operation, Ready, Status
 from gateway.types import Call, InferenceRequest, InferenceResponse, ModelMetadata, ModelStatus, Reply, Target
@@ -48,6 +48,7 @@ def routes(limits: DecodeLimits) -> Iterable[Operation]:
         path=f"{PREFIX}ModelInfer",
         target=_inferred,
         decode=partial(_decode, limits),
+        decode_quickly=partial(_decode_quickly, limits),
         encode=_encode,
     )
     yield Index(method=GRPC, path=f"{PREFIX}RepositoryIndex", encode=repository.index_message)
@@ -76,6 +77,12 @@ def _inferred(call: Call) -> Target:
 
 def _decode(limits: DecodeLimits, call: Call, target: Target, metadata: ModelMetadata) -> InferenceRequest:
     return messages.decode(call, target, metadata, limits)
+
+
+def _decode_quickly(
+    limits: DecodeLimits, call: Call, target: Target, metadata: ModelMetadata
+) -> InferenceRequest | None:
+    return messages.decode(call, target, metadata, limits) if is_raw(call.body) else None
 
 
 def _encode(response: InferenceResponse, request: InferenceRequest, call: Call) -> Reply:

@@ -111,3 +111,12 @@ def test_index_beyond_all_integers() -> None:
     """An index that no integer holds is refused like any other that is none."""
     with pytest.raises(MalformedBody, match=r"^line 1: '1e99:1\.5' is not index:value$"):
         decode_libsvm(b"1e99:1.5 3:23", FLOATS)
+
+
+@pytest.mark.parametrize("line", [b"1 1:1  2:2\n", b"1:1 # x\n", b"2:1 1:1\n", b"1:1\n\n\n\n", b"#\n"])
+def test_what_is_read_pair_by_pair_may_be_less(line: bytes) -> None:
+    """A thread would be held for a quarter of a minute; the text says what a larger body must be like."""
+    spec = RowSpec(np.dtype(np.float32), 2, DecodeLimits(elements=600_000))
+    with pytest.raises(BodyTooLarge, match="more than 75000 lines and pairs; a larger one must be plain"):
+        decode_libsvm(line * 75_001, spec)
+    assert len(decode_libsvm(b"1 1:1 2:2\n" * 75_000, spec)) == 75_000

@@ -62,6 +62,36 @@ def test_size_and_kind_decide_where_a_body_is_decoded(
     assert decoder.ran == ran
 
 
+def test_work_that_nobody_waits_for_keeps_its_turn() -> None:
+    """A thread cannot be stopped; so a caller that leaves frees no turn until its work is done."""
+    running = threading.Semaphore(0)
+    go_on = threading.Event()
+    started = 0
+
+    def work() -> None:
+        nonlocal started
+        started += 1
+        running.release()
+        assert go_on.wait(10)
+
+    async def leave() -> tuple[int, int]:
+        offload = Offload()
+        tasks = [asyncio.create_task(offload.run(LARGE_BYTES, work)) for _ in range(AT_ONCE)]
+        for _ in tasks:
+            await asyncio.to_thread(running.acquire)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        last = asyncio.create_task(offload.run(LARGE_BYTES, work))
+        await asyncio.sleep(0.05)
+        before = started
+        go_on.set()
+        await last
+        return before, started
+
+    assert asyncio.run(leave()) == (AT_ONCE, AT_ONCE + 1)
+
+
 def test_only_a_few_large_bodies_are_worked_on_at_once() -> None:
     """Each may take many times its size in memory, so the others wait."""
     running, most, lock = 0, 0, threading.Lock()
