@@ -298,6 +298,9 @@ def bounded(connections: Connections) -> type[Protocol]:
 class Listener(uvicorn.Server):
     """uvicorn's server, with the signals left to its caller, that answers whoever is in the queue when it closes."""
 
+    keeps_sockets = False
+    """Whether others go on listening on its sockets: then the queue is theirs."""
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
@@ -305,7 +308,8 @@ class Listener(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop listening, serve the connections that the kernel has accepted already, and wait for all to end."""
         loop = asyncio.get_running_loop()
-        waiting = [connection for listening in sockets or () for connection in _last_connections(listening)]
+        closing = () if self.keeps_sockets else sockets or ()
+        waiting = [connection for listening in closing for connection in _last_connections(listening)]
         for connection in waiting:
             with contextlib.suppress(OSError):
                 await loop.connect_accepted_socket(self._protocol, connection)

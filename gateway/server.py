@@ -8,20 +8,22 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 import uvicorn
 
 from gateway import plugins
 from gateway.accesslog import AccessLog
+from gateway.admin import control
 from gateway.app import Gateway
 from gateway.bounds import Bounds
 from gateway.config import Config, ConfigError, ServiceConfig, folders
 from gateway.connections import allow_files
 from gateway.deferral import Deferrals
+from gateway.fleet import Controls, FleetSummary
 from gateway.model_control import ModelControl
 from gateway.models import Models
 from gateway.observe import Observer
@@ -143,8 +145,111 @@ def output_of(model: str, config: Config, base: Path) -> Path | None:
     return (base / config.output_dir).absolute() / next(versions, ServiceConfig().version) / model
 
 
-async def serve(assembly: Assembly, sock: socket.socket, started: Callable[[], Awaitable[None]]) -> None:
-    """Serve until a signal, then drain; `started` is called once every model has been tried."""
+class Serving:
+    """An assembly on its socket, from the first request to the last."""
+
+    def __init__(self, assembly: Assembly, sock: socket.socket) -> None:
+        self.assembly = assembly
+        self._sock = sock
+        self._server = _server_of(assembly)
+        self._hurried: list[asyncio.Task[None]] = []  # a task that nobody holds may be collected
+
+    def stop(self) -> None:
+        """Drain; the second time, leave at once."""
+        assembly, server, loop = self.assembly, self._server, asyncio.get_running_loop()
+        if assembly.pipeline.draining:
+            log.warning("second signal: leaving at once")
+            server.should_exit = server.force_exit = True
+            assembly.deferrals.hurry()
+            if server.rpc is not None:
+                self._hurried.append(loop.create_task(server.rpc.stop(0)))
+            return
+        assembly.pipeline.draining = True
+        server.stop_at = loop.time() + DRAIN_NOTICE_SECONDS + assembly.config.gateway.drain_seconds
+        loop.call_later(DRAIN_NOTICE_SECONDS, setattr, server, "should_exit", True)
+
+    def keep_socket(self, kept: bool) -> None:
+        """Whether another process goes on listening on the socket when this one leaves."""
+        self._server.keeps_sockets = kept
+
+    async def run(self, *background: Coroutine[Any, Any, None]) -> None:
+        """Serve until `stop`, and drain; what runs in the background is cancelled then."""
+        assembly, server = self.assembly, self._server
+        if server.rpc is not None:
+            await server.rpc.start()
+        raise_malloc_thresholds()
+        allow_files()
+        async with asyncio.TaskGroup() as tasks:
+            serving = tasks.create_task(server.serve([self._sock]))
+            beside = [*background, assembly.deferrals.clean(), assembly.bounds.pressure.watch()]
+            if assembly.log is not None:
+                beside.append(assembly.log.run())
+            running = [tasks.create_task(one) for one in beside]
+            await serving
+            await assembly.deferrals.close(server.stop_at - asyncio.get_running_loop().time())
+            for task in running:
+                task.cancel()
+        # Whoever is still in flight now has had its time, or a second signal ended it.
+        await assembly.models.close(drain_seconds=0.1)
+
+
+class Lone:
+    """The fleet of one: this process does everything."""
+
+    def __init__(self, assembly: Assembly) -> None:
+        self._assembly = assembly
+
+    async def apply(self, services: Mapping[str, ServiceConfig]) -> None:
+        """Serve these from now on, all or none of them. Raises ConfigError."""
+        self._assembly.apply(services)
+
+    async def describe(self) -> FleetSummary:
+        """How it stands."""
+        models = self._assembly.models
+        return FleetSummary(
+            models.ready, self._assembly.pipeline.draining, tuple(models.describe()), dict(models.problems)
+        )
+
+    async def metrics(self) -> bytes:
+        """The page of metrics."""
+        return self._assembly.observer.page()
+
+
+async def serve(
+    assembly: Assembly,
+    sock: socket.socket,
+    started: Callable[[], Awaitable[None]],
+    controls: Controls | None = None,
+    admin: socket.socket | None = None,
+) -> None:
+    """Serve in this process until a signal, then drain; `started` is called once every model has been tried.
+
+    The control plane, if there is one, is made for this process and answers on the socket `admin`.
+    """
+    serving = Serving(assembly, sock)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, serving.stop)
+    background = [_load(assembly, started)]
+    if controls is not None and admin is not None:
+        background.append(control(controls, Lone(assembly), admin))
+    await serving.run(*background)
+
+
+async def _load(assembly: Assembly, started: Callable[[], Awaitable[None]]) -> None:
+    await assembly.models.start()
+    settle_heap()
+    await started()
+    await assembly.models.watch(assembly.config.gateway.poll_seconds)
+
+
+def settle_heap() -> None:
+    """What is loaded stays: the collector need not walk it again and again."""
+    # PERF: a full collection over the libraries and models costs tens of milliseconds, in which nobody is answered.
+    gc.collect()
+    gc.freeze()
+
+
+def _server_of(assembly: Assembly) -> Server:
     config = assembly.config.gateway
     server = Server(
         uvicorn.Config(
@@ -161,55 +266,7 @@ async def serve(assembly: Assembly, sock: socket.socket, started: Callable[[], A
         )
     )
     server.rpc, server.drain_seconds = assembly.rpc, config.drain_seconds
-    if server.rpc is not None:
-        await server.rpc.start()
-    _on_signals(assembly, server)
-    raise_malloc_thresholds()
-    allow_files()
-    async with asyncio.TaskGroup() as tasks:
-        serving = tasks.create_task(server.serve([sock]))
-        background = [
-            tasks.create_task(_load(assembly, started)),
-            tasks.create_task(assembly.deferrals.clean()),
-            tasks.create_task(assembly.bounds.pressure.watch()),
-        ]
-        if assembly.log is not None:
-            background.append(tasks.create_task(assembly.log.run()))
-        await serving
-        await assembly.deferrals.close(server.stop_at - asyncio.get_running_loop().time())
-        for task in background:
-            task.cancel()
-    # Whoever is still in flight now has had its time, or a second signal ended it.
-    await assembly.models.close(drain_seconds=0.1)
-
-
-async def _load(assembly: Assembly, started: Callable[[], Awaitable[None]]) -> None:
-    await assembly.models.start()
-    # PERF: what is loaded stays; the collector need not walk it again and again.
-    gc.collect()
-    gc.freeze()
-    await started()
-    await assembly.models.watch(assembly.config.gateway.poll_seconds)
-
-
-def _on_signals(assembly: Assembly, server: Server) -> None:
-    loop = asyncio.get_running_loop()
-    hurried: list[asyncio.Task[None]] = []  # a task that nobody holds may be collected
-
-    def stop() -> None:
-        if assembly.pipeline.draining:
-            log.warning("second signal: leaving at once")
-            server.should_exit = server.force_exit = True
-            assembly.deferrals.hurry()
-            if server.rpc is not None:
-                hurried.append(loop.create_task(server.rpc.stop(0)))
-            return
-        assembly.pipeline.draining = True
-        server.stop_at = loop.time() + DRAIN_NOTICE_SECONDS + assembly.config.gateway.drain_seconds
-        loop.call_later(DRAIN_NOTICE_SECONDS, setattr, server, "should_exit", True)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
+    return server
 
 
 def raise_malloc_thresholds() -> None:

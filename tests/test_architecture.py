@@ -36,7 +36,8 @@ ADAPTER_LIBRARIES = {
 """`google` is protobuf."""
 
 HTTP_MODULES = {
-    f"gateway.{name}" for name in ("app", "cli", "cycle", "protocol", "server", "proxy", "websocket", "control.api")
+    f"gateway.{name}"
+    for name in ("admin", "app", "cli", "cycle", "protocol", "server", "proxy", "websocket", "control.api")
 }
 CONFINED: dict[str, Callable[[str], bool]] = {
     **dict.fromkeys(("starlette", "uvicorn", "sse_starlette"), lambda name: name in HTTP_MODULES or _console(name)),
@@ -55,7 +56,7 @@ INPUT_AND_OUTPUT = {
 KNOWN_TO = {
     "gateway.pipeline": {"gateway.app", "gateway.conversation", "gateway.rpc", "gateway.server"},
     "gateway.app": {"gateway.server"},
-    "gateway.server": {"gateway.cli"},
+    "gateway.server": {"gateway.cli", "gateway.front"},
     "gateway.cli": {"gateway.__main__"},
 }
 """The floors of the house from the hot path upwards, and who may import each."""

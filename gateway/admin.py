@@ -1,0 +1,52 @@
+"""The admin listener: one ASGI application on a socket of its own, in the process that leads."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import uvicorn
+
+from gateway.fleet import Controls, Fleet
+
+_LEAVE_SECONDS = 2
+"""How long its requests may take once the gateway has drained."""
+
+
+class _Listener(uvicorn.Server):
+    """uvicorn's server, with the signals left to the gateway."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def serve_admin(app: Any, sock: socket.socket) -> None:
+    """Answer on that socket until cancelled."""
+    server = _Listener(
+        uvicorn.Config(
+            app,
+            interface="asgi3",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            timeout_graceful_shutdown=_LEAVE_SECONDS,
+        )
+    )
+    serving = asyncio.ensure_future(server.serve([sock]))
+    try:
+        await asyncio.shield(serving)
+    finally:
+        server.should_exit = True
+        await serving
+
+
+async def control(controls: Controls, fleet: Fleet, sock: socket.socket) -> None:
+    """Let a control plane decide over the fleet and answer on that socket, until cancelled."""
+    plane = controls(fleet)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(plane.run())
+        tasks.create_task(serve_admin(plane.app, sock))

@@ -1,0 +1,61 @@
+"""What leads a gateway, in one process or in many, as the control plane sees it: what it serves, and how it stands."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from gateway.config import ServiceConfig
+from gateway.summary import VersionSummary
+
+
+class ProcessSummary(Struct, frozen=True):
+    """One front process."""
+
+    slot: int
+    state: str
+    """starting, serving or leaving."""
+    restarts: int = 0
+    """Processes that have had this slot before it, and ended unasked."""
+
+
+class FleetSummary(Struct, frozen=True):
+    """The gateway as a whole."""
+
+    ready: bool
+    draining: bool
+    models: tuple[VersionSummary, ...] = ()
+    problems: dict[str, str] = {}
+    generation: int = 0
+    """Counts the changes that every process has made."""
+    processes: tuple[ProcessSummary, ...] = ()
+    """Empty where one process does everything."""
+
+
+class Fleet(Protocol):
+    """All the processes that answer requests; there may be but this one."""
+
+    async def apply(self, services: Mapping[str, ServiceConfig]) -> None:
+        """Serve these from now on, all or none of them; returns once no process answers by what was before.
+
+        Raises ConfigError, and then nothing has changed.
+        """
+
+    async def describe(self) -> FleetSummary:
+        """How it stands."""
+
+    async def metrics(self) -> bytes:
+        """The page of metrics, added up over the processes."""
+
+
+class ControlPlane(Protocol):
+    """What decides over a fleet, beside what answers requests and never in their way."""
+
+    app: Any
+    """ASGI; served on the admin listener."""
+
+    async def run(self) -> None:
+        """Decide, until cancelled."""
+
+
+Controls = Callable[[Fleet], ControlPlane]
