@@ -77,6 +77,11 @@ class Pool:
         """How many workers are ready, and how many there should be."""
         return len(self._ready), self._settings.replicas
 
+    @property
+    def resident_bytes(self) -> int:
+        """What the ready workers hold of the machine's memory."""
+        return sum(worker.resident_bytes() for worker in self._ready)
+
     # For the model...
 
     async def start(self) -> dict[str, Any]:

@@ -68,6 +68,11 @@ class PooledBackend:
         workers = f"in {wanted} worker{'s' * (wanted > 1)}" if ready == wanted else f"{ready} of {wanted} workers ready"
         return msgspec.structs.replace(status, note=f"{workers}; {status.note}" if status.note else workers)
 
+    @property
+    def process_bytes(self) -> int:
+        """What the workers hold of the machine's memory."""
+        return self._pool.resident_bytes
+
     async def infer(self, request: InferenceRequest) -> InferenceResponse:
         """Run once, or once more if the worker ended on the way."""
         return await self._pool.infer(_header(request), request.inputs, request.deadline)

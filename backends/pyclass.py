@@ -131,6 +131,11 @@ class UserClass:
         ready, wanted = self._pool.size
         return BackendStatus("python", "" if ready == wanted else f"{ready} of {wanted} workers are ready")
 
+    @property
+    def process_bytes(self) -> int:
+        """What the workers hold of the machine's memory."""
+        return self._pool.resident_bytes
+
     async def infer(self, request: InferenceRequest) -> InferenceResponse:
         """Call the method once, or once more if its worker ended on the way."""
         header = _header(request)

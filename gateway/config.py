@@ -34,6 +34,8 @@ from gateway.types import ResponseForm
 T = TypeVar("T")
 
 Port = Annotated[int, Meta(ge=0, le=65535)]
+Bytes = Annotated[int, Meta(ge=0)] | Annotated[str, Meta(pattern=r"^[0-9]+([.][0-9]+)? ?([KMGT]i?)?B$")]
+"""A number of bytes, or a text such as "4GiB" or "500 MB"."""
 
 
 class ConfigError(Exception):
@@ -56,6 +58,14 @@ class GatewayConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """How often the models folders are looked at for changes."""
     drain_seconds: Seconds = 30.0
     """How long requests in flight may take to finish after SIGTERM."""
+    model_memory: Bytes = 0
+    """What the loaded models may take together, for each process; 0 sets no bound."""
+    model_idle_seconds: Annotated[float, Meta(ge=0)] = 0.0
+    """After so long without a request a model is unloaded until the next one; 0 for never."""
+    model_wait_seconds: Seconds = 60.0
+    """How long a request waits for a model that is being loaded again."""
+    model_waiting: Positive = 256
+    """Requests that may wait for one such model."""
 
 
 class ResultsConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -115,6 +125,10 @@ class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True):
     labels: dict[Name, Positive] = {}
     placement: Literal["auto", "inline", "pool"] = "auto"
     """Whether it runs in the gateway's own process, or in workers; auto: workers for a user's class only."""
+    memory: Bytes = 0
+    """What it takes once loaded, where that is known better than measured; 0 to measure."""
+    pinned: bool = False
+    """Whether it stays loaded, whoever else needs room."""
     signatures: dict[str, SignatureConfig] = {}
     response: ResponseForm = ResponseForm()
     plugins: dict[str, dict[str, Any]] = {}
@@ -186,6 +200,18 @@ def load_model(path: Path) -> ModelConfig:
             known = ", ".join(ModelConfig.__struct_fields__[:-1])
             raise ConfigError(f"{name}: {key}: unknown key; expected one of {known} or a table")
     return msgspec.structs.replace(config, plugins=tables)
+
+
+def bytes_of(size: int | str) -> int:
+    """A size as configured, in bytes."""
+    if isinstance(size, int):
+        return size
+    number, unit = size.rstrip("B").rstrip(), 1
+    for power, prefix in enumerate("KMGT", 1):
+        for suffix, base in ((f"{prefix}i", 1024), (prefix, 1000)):
+            if number.endswith(suffix):
+                number, unit = number.removesuffix(suffix), base**power
+    return int(float(number) * unit)
 
 
 def folders(names: str | tuple[str, ...], base: Path) -> tuple[Path, ...]:

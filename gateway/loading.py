@@ -1,7 +1,10 @@
 """A version's folder becomes a backend: the plugin that model.toml names, inside the wrappers it has tables for."""
 
 import asyncio
+import contextlib
+import functools
 import logging
+from itertools import islice
 from pathlib import Path
 from time import perf_counter
 from types import ModuleType
@@ -11,14 +14,17 @@ import msgspec
 from msgspec import Struct
 
 from gateway import plugins
-from gateway.config import ConfigError, ModelConfig, convert
+from gateway.config import ConfigError, ModelConfig, bytes_of, convert
 from gateway.errors import GatewayError, LoadFailed, OutOfMemory
 from gateway.interfaces import Backend, Device, ModelSource
 from gateway.lifecycle import Failure, Loaded
-from gateway.repository import SETTINGS_FILE, ModelFolder, VersionFolder
+from gateway.repository import FINGERPRINT_FILES, SETTINGS_FILE, ModelFolder, VersionFolder
+from gateway.residency import Claim, ModelMemory
 
 POOL = "pool"
 """The table of model.toml for the workers, and the module that has them."""
+
+_NO_MEMORY = "out of memory"
 
 log = logging.getLogger("tensorgate.models")
 
@@ -32,9 +38,16 @@ class Order(Struct, frozen=True):
 
 
 async def load_version(
-    model: ModelFolder, version: VersionFolder, device: Device, output: Path | None = None
+    model: ModelFolder,
+    version: VersionFolder,
+    device: Device,
+    output: Path | None = None,
+    memory: ModelMemory | None = None,
 ) -> Loaded:
-    """The version, warmed up, here or in workers as model.toml places it. Raises what `shown` can tell."""
+    """The version, warmed up, here or in workers as model.toml places it. Raises what `shown` can tell.
+
+    With a `memory`, it comes and goes as that has room.
+    """
     started = perf_counter()
     if version.problem:
         raise LoadFailed(version.problem)
@@ -50,14 +63,36 @@ async def load_version(
         output=output,
     )
     order = Order(source, config.backend, config.plugins)
-    in_workers = await asyncio.to_thread(_in_workers, model.name, config)
-    backend = await (_host(order) if in_workers else _open(order))
+    if memory is None:
+        backend = await _make(order, config)
+    else:
+        files = await asyncio.to_thread(_file_bytes, version.directory)
+        claim = Claim(model.name, version.version, files, bytes_of(config.memory), config.pinned)
+        backend = await memory.admit(claim, functools.partial(_make, order, config))
     try:
         seconds = perf_counter() - started
         return Loaded(version.version, backend, version.fingerprint, seconds, config.response)
     except BaseException:
         await backend.close()
         raise
+
+
+async def _make(order: Order, config: ModelConfig) -> Backend:
+    """The backend, wherever it runs. Raises GatewayErrors only, fit to be shown."""
+    try:
+        in_workers = await asyncio.to_thread(_in_workers, order.source.name, config)
+        return await (_host(order) if in_workers else _open(order))
+    except Exception as error:
+        raise shown(error) from None
+
+
+def _file_bytes(directory: Path) -> int:
+    """The size of the version's files, as far as they can be seen."""
+    size = 0
+    for path in islice(directory.rglob("*"), FINGERPRINT_FILES):
+        with contextlib.suppress(OSError):
+            size += path.stat().st_size if path.is_file() else 0
+    return size
 
 
 async def fulfil(told: dict[str, Any]) -> Backend:
@@ -117,7 +152,8 @@ def _in_workers(model: str, config: ModelConfig) -> bool:
 def shown(error: Exception) -> Failure:
     """What may be shown of a failed load; the rest is logged."""
     if isinstance(error, OutOfMemory | MemoryError):
-        return OutOfMemory(f"out of memory: {error}" if str(error) else "out of memory")
+        text = str(error)
+        return OutOfMemory(text if text.startswith(_NO_MEMORY) else f"{_NO_MEMORY}: {text}" if text else _NO_MEMORY)
     if isinstance(error, GatewayError | ConfigError):
         return LoadFailed(str(error))
     log.error("a backend failed to load a model", exc_info=error)

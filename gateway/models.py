@@ -10,10 +10,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gateway.errors import LabelNotFound, LoadFailed, ModelExists, ModelNotFound, ModelNotReady, NotReady
+from gateway.heap import give_back
 from gateway.interfaces import Device
 from gateway.lifecycle import Book, Loaded
 from gateway.loading import load_version, shown
 from gateway.repository import ModelFolder, Scan, VersionFolder, scan, settle
+from gateway.residency import ModelMemory
 from gateway.summary import VersionSummary, written
 from gateway.types import ModelStatus, VersionStatus
 
@@ -84,6 +86,7 @@ class Models:
         drain_seconds: float = DRAIN_SECONDS,
         on_change: Callable[[], None] | None = None,
         output: Callable[[str], Path | None] = lambda model: None,
+        memory: ModelMemory | None = None,
     ) -> None:
         self.roots = tuple(roots)
         self.device = device
@@ -98,7 +101,10 @@ class Models:
         self._scan: Scan | None = None
         self._awaited: set[str] | None = None
         """Models known at start that have not become available yet."""
-        self._turns = asyncio.Semaphore(LOADS_AT_ONCE)
+        self.memory = memory
+        """Where it is None, what is loaded stays loaded."""
+        # What a load takes of the memory can be measured where no other runs beside it.
+        self._turns = asyncio.Semaphore(LOADS_AT_ONCE if memory is None else 1)
         self._looking = asyncio.Lock()
         self._followers: dict[str, asyncio.Task[None]] = {}
         self._drains: set[asyncio.Task[None]] = set()
@@ -156,6 +162,8 @@ class Models:
         """Look at the disk again and again until cancelled; run it as a task after `start`."""
         while True:
             await asyncio.sleep(poll_seconds)
+            if self.memory is not None:
+                self.memory.sweep()
             try:
                 await self.look()
             except Exception:
@@ -283,9 +291,11 @@ class Models:
         self._publish(book)
         log.info("%s: loading", what)
         try:
-            loaded = await load_version(model, version, self.device, self._output(model.name))
+            loaded = await load_version(model, version, self.device, self._output(model.name), self.memory)
         except Exception as error:
             failure = shown(error)
+            del error  # with its traceback goes what was half loaded
+            await asyncio.to_thread(give_back)
             book.load_failed(version, failure)
             self._publish(book)
             log.error("%s: not loaded: %s", what, failure)
@@ -319,6 +329,7 @@ class Models:
                 await loaded.backend.close()
         except Exception:
             log.exception("%s: could not be closed cleanly", what)
+        await asyncio.to_thread(give_back)
         book.closed(loaded.version)
         log.info("%s: closed", what)
         self._publish(book)

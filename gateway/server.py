@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import msgspec
 import uvicorn
 
-from gateway import plugins
+from gateway import plugins, residencymetrics
 from gateway.accesslog import AccessLog
 from gateway.admin import control
 from gateway.app import Gateway
@@ -33,6 +33,7 @@ from gateway.protocol import Listener, bounded
 from gateway.protocols import load_adapters
 from gateway.proxy import Proxy
 from gateway.relay import MESSAGE_BYTES
+from gateway.residency import model_memory
 from gateway.routing import Directory
 from gateway.websocket import WebSocketProtocol
 
@@ -76,10 +77,18 @@ class Assembly:
         self.config = config
         self._base = base
         single = {name: base / folder for name, folder in config.models.items()}
-        self.models = Models(roots, config.gateway.device, single, output=lambda model: output_of(model, config, base))
+        self.models = Models(
+            roots,
+            config.gateway.device,
+            single,
+            output=lambda model: output_of(model, config, base),
+            memory=model_memory(config.gateway),
+        )
         self.adapters = load_adapters(config)
         self.bounds = Bounds(config)
-        self.observer = Observer(self.models.describe, self.bounds.collect)
+        self.observer = Observer(
+            self.models.describe, self.bounds.collect, lambda: residencymetrics.collect(self.models.memory)
+        )
         self.log = AccessLog() if config.gateway.access_log == "json" else None
         self.deferrals = Deferrals(config, base)
         self.pipeline = Pipeline(

@@ -13,12 +13,13 @@ import msgspec
 import pytest
 from live import LiveGateway, gateway
 
-from gateway import config, interfaces, plugins
+from gateway import config, interfaces, plugins, residency, residencymetrics
 from gateway.accesslog import AccessLine
 from gateway.bounds import Bounds
 from gateway.cli import main
 from gateway.interfaces import SignatureConfig
 from gateway.observe import Observer
+from gateway.residency import ModelMemory
 from gateway.types import ResponseForm
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -116,7 +117,8 @@ def _is_operation(kind: object) -> bool:
 
 
 def _observer() -> Observer:
-    return Observer(tuple, Bounds(config.Config()).collect)
+    memory = ModelMemory(residency.Bounds())
+    return Observer(tuple, Bounds(config.Config()).collect, lambda: residencymetrics.collect(memory))
 
 
 def test_metrics_are_documented() -> None:
