@@ -2,7 +2,6 @@
 
 import concurrent.futures
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import numpy as np

@@ -153,7 +153,7 @@ async def test_a_pinned_version_stays() -> None:
     """A pinned version never makes room, and what does not fit beside it is refused with the reason."""
     room = Room(150)
     pinned = await room.put("a", 100, pinned=True)
-    with pytest.raises(OutOfMemory, match="b version 1 takes 100 bytes, which does not fit .* 100 bytes of pinned"):
+    with pytest.raises(OutOfMemory, match=r"b version 1 takes 100 bytes, which does not fit .* 100 bytes of pinned"):
         await room.put("b", 100, declared_bytes=100)
     assert pinned.backend is not None
     assert len(room.memory.residents) == 1
@@ -359,7 +359,15 @@ async def test_many_models_in_little_room() -> None:
 
 @pytest.mark.parametrize(
     ("written", "size"),
-    [(0, 0), ("12B", 12), ("4GiB", 4 << 30), ("1.5 MiB", 3 << 19), ("2 MB", 2_000_000), ("1KB", 1000), ("1TiB", 1 << 40)],
+    [
+        (0, 0),
+        ("12B", 12),
+        ("4GiB", 4 << 30),
+        ("1.5 MiB", 3 << 19),
+        ("2 MB", 2_000_000),
+        ("1KB", 1000),
+        ("1TiB", 1 << 40),
+    ],
 )
 def test_sizes(written: int | str, size: int) -> None:
     """A size is a number of bytes, or a text with a unit, decimal or binary."""
