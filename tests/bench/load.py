@@ -31,12 +31,12 @@ def find_wrk() -> str:
     return subprocess.run([path, "-v"], capture_output=True, text=True).stdout.splitlines()[0].partition(" [")[0]
 
 
-def measure(contender: Contender, body: Path, connections: int, seconds: int) -> Sample:
-    """Load one server; every answer must be a 200."""
+def measure(contender: Contender, body: Path, connections: int, seconds: int, key: str = "") -> Sample:
+    """Load one server, with an application key where it needs one; every answer must be a 200."""
     before = contender.cpu_seconds()
     run = subprocess.run(
         ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "10s", "-s", str(SCRIPT), contender.url],
-        env=os.environ | {"BENCH_BODY": str(body)},
+        env=os.environ | {"BENCH_BODY": str(body), "BENCH_KEY": key},
         capture_output=True,
         text=True,
         check=True,

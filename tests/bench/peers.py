@@ -1,178 +1,162 @@
-"""Compares the gateway with the servers that its users come from, side by side: Seldon's Python wrapper and MLServer.
+"""Compares the gateway with eight other servers, each in an environment of its own, on the same ONNX model.
 
-    python tests/bench/peers.py --seldon-python PATH --mlserver-python PATH
+    python tests/bench/peers.py [NAME ...] [--write]      some 20 minutes for all; NAME as in the table, e.g. KServe
 
-Run it in the environment of scripts/setup; the load comes from wrk (apt-get install -y wrk). Each peer has an
-environment of its own, outside the repository or ignored by it; without the option for it, or the variable
-BENCH_SELDON_PYTHON or BENCH_MLSERVER_PYTHON, a peer is left out. To make them, with Python 3.11:
+Run it in the environment of scripts/setup; the load comes from wrk (apt-get install -y wrk). Environments are made
+in .venv-peers on first use (3 GB, a few minutes, needs network); TorchServe and multi-model-server need Java
+(apt-get install -y default-jre-headless). A peer that cannot be installed or started is told of and left out.
 
-    python -m venv DIR/seldon && DIR/seldon/bin/pip install seldon-core==1.17.1 'setuptools<81'
-    python -m venv DIR/mlserver && DIR/mlserver/bin/pip install mlserver==1.7.1 onnxruntime 'uvloop<0.22'
-
-(`scripts/client seldon` makes the first one too, and prints its interpreter.) All servers listen on loopback only.
-
-- Seldon: one user's class (seldon_mlp.py: an MLP of 784-256-10 in numpy), one row a request, `data.ndarray`. The
-  wrapper calls it in its own process; the gateway in an isolated worker, which runs the wrapper's interpreter too. For
-  information, the same MLP as an ONNX model in the gateway's process, through the same protocol.
-- MLServer: the MLP as ONNX, v2 requests in JSON, 1 and 32 rows. MLServer runs it in a custom runtime
-  (mlserver_mlp.py), as delivered in a process of its own and, for information and as the harder aim, in the server's.
-
-First the answers are compared. Then the servers are measured in turn, cell by cell and round by round; a ratio is
-taken within a round, and the median over the rounds is shown. Only ratios mean anything on another machine.
+The gateway runs with everything on that it has by default: access log, metrics, limits, batching; and the service
+needs a key, which every request brings. Each peer is measured against it in turn, A-B-B-A, cell by cell; a ratio is
+taken within a round, and the median over the rounds is shown. First the answers are compared. `--write` puts the
+table into docs/performance.md. Only ratios mean anything on another machine.
 """
 
 import argparse
 import contextlib
-import json
+import datetime
 import os
+import re
+import subprocess
+import sys
 import tempfile
-import urllib.request
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import mlp
-import numpy as np
-from contenders import Contender
-from load import measure
+from contenders import ROOT
+from load import Sample, find_wrk
 from msgspec import Struct
-from predict import measure_all
-from report import Neighbours, Samples, memory, ratio, table, versions
-from rivals import CLASS_NAME, gateway, installed, mlserver, seldon, write_class
+from peer_environments import gateway, installed, start
+from peer_load import check_alike, measure
+from peer_table import PEERS, Peer
+from report import ratio
 
-TOLERANCE = 1e-5
-"""Between numpy and ONNX Runtime, or two versions of one; they add up in another order."""
+PAGE = ROOT / "docs" / "performance.md"
+BEGIN, END = "<!-- peers: written by tests/bench/peers.py -->", "<!-- end of peers -->"
+CELLS = ((1, 1), (1, 8), (1, 32), (32, 8))
+"""Rows a request, connections."""
+AIMS = {(1, 8): None, (32, 8): 2.0}
+"""The least ratio of requests/s; None for the peer's own."""
+CPU_AIMS = {(1, 8): 4.0, (32, 8): 2.0}
 
-
-class Aim(Struct, frozen=True):
-    """What one contender must reach, relative to another."""
-
-    name: str
-    base: str
-    rows: int
-    connections: int
-    requests: float
-    """The least ratio of requests/s; p99 must be lower."""
+OURS, THEIRS = "gateway", "peer"
 
 
-class Comparison(Struct):
-    """Servers that answer the same bodies."""
+class Row(Struct):
+    """One peer's figures."""
 
-    title: str
-    base: str
-    contenders: list[Contender]
-    body: Callable[[int], bytes]
-    answer: Callable[[Any], Any]
-    """From the document of a reply to its numbers."""
-    rows: tuple[int, ...]
-    connections: tuple[int, ...]
-    aims: tuple[Aim, ...]
+    peer: Peer
+    version: str
+    ratios: dict[tuple[int, int], tuple[float, float, float, float]]
+    """Per cell: the gateway's requests/s, p50, p99 and CPU a request, relative to the peer's."""
+    memory: tuple[float, float]
+    """MiB, proportional: the gateway's and the peer's."""
+    start: tuple[float, float]
+    """Seconds."""
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, print, and write."""
     options = _options()
-    print("\n".join(versions()))
-    if options.seldon_python:
-        print(f"seldon: {installed(options.seldon_python, ('seldon-core', 'flask', 'gunicorn', 'numpy'))}")
-        _compare(_with_seldon, options.seldon_python, options)
-    if options.mlserver_python:
-        print(f"mlserver: {installed(options.mlserver_python, ('mlserver', 'onnxruntime', 'fastapi', 'numpy'))}")
-        _compare(_with_mlserver, options.mlserver_python, options)
+    chosen = [peer for peer in PEERS if not options.names or peer.name.lower() in options.names]
+    print(f"{os.cpu_count()} cores, {find_wrk()}")
+    rows = []
+    for peer in chosen:
+        row = _compared(peer, options)
+        if row is not None:
+            rows.append(row)
+            print("\n".join(_told(row)), flush=True)
+    table = "\n".join(_table(rows))
+    print(f"\n{table}")
+    if options.write:
+        _write(table)
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("seldon", "mlserver"):
-        variable = f"BENCH_{name.upper()}_PYTHON"
-        parser.add_argument(f"--{name}-python", metavar="PATH", default=os.environ.get(variable, ""))
+    parser.add_argument("names", nargs="*", type=str.lower, help=", ".join(peer.name for peer in PEERS))
     parser.add_argument("--seconds", type=int, default=2, help="of load, each cell and server (default %(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="how often each cell is measured (default %(default)s)")
-    options = parser.parse_args()
-    if not options.seldon_python and not options.mlserver_python:
-        parser.error("name the interpreter of at least one peer")
-    return options
+    parser.add_argument("--write", action="store_true", help="put the table into docs/performance.md")
+    return parser.parse_args()
 
 
-def _with_seldon(stack: contextlib.ExitStack, python: str, models: Path) -> Comparison:
-    folder = write_class(models, python)
-    mlp.write_model(models)
-    served = {"gateway, class": CLASS_NAME, "gateway, onnx": mlp.NAME}
-    contenders = [
-        *gateway(stack, models, {name: f"/services/{model}/api/v1.0/predictions" for name, model in served.items()}),
-        seldon(stack, python, folder, "seldon", 1),
-        seldon(stack, python, folder, "seldon, 10 threads", 10),
-    ]
-    aims = tuple(Aim("gateway, class", name, 1, 8, 3.0) for name in ("seldon", "seldon, 10 threads"))
-    return Comparison("Seldon predict", "seldon", contenders, mlp.seldon_body, _seldon_answer, (1,), (1, 8), aims)
-
-
-def _with_mlserver(stack: contextlib.ExitStack, python: str, models: Path) -> Comparison:
-    model = mlp.write_model(models)
-    names = {"mlserver": 1, "mlserver in process": 0}
-    contenders = [
-        *gateway(stack, models, {"gateway": f"/v2/models/{mlp.NAME}/infer"}),
-        *(mlserver(stack, python, model, name, workers) for name, workers in names.items()),
-    ]
-    aims = tuple(Aim("gateway", name, rows, 8, least) for name in names for rows, least in ((1, 4.0), (32, 2.0)))
-    return Comparison("v2 infer", "mlserver", contenders, mlp.v2_body, _v2_answer, (1, 32), (8,), aims)
-
-
-def _seldon_answer(document: Any) -> Any:
-    return document["data"]["ndarray"]
-
-
-def _v2_answer(document: Any) -> Any:
-    return np.reshape(document["outputs"][0]["data"], document["outputs"][0]["shape"])
-
-
-def _compare(
-    setting: Callable[[contextlib.ExitStack, str, Path], Comparison], python: str, options: argparse.Namespace
-) -> None:
+def _compared(peer: Peer, options: argparse.Namespace) -> Row | None:
+    version = installed(peer)
+    if version is None:
+        return None
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         models = Path(folder) / "models"
-        comparison = setting(stack, python, models)
-        bodies = {rows: Path(folder) / f"{rows}.json" for rows in comparison.rows}
-        for rows, path in bodies.items():
-            path.write_bytes(comparison.body(rows))
-        print(f"\n{comparison.title}: {_largest_difference(comparison, bodies.values())}")
-        for contender in comparison.contenders:
-            measure(contender, bodies[1], 8, 1)
-        processes = list({contender.pid: contender for contender in comparison.contenders[::-1]}.values())[::-1]
-        neighbours = Neighbours(processes)
-        samples = measure_all(comparison.contenders, bodies, comparison.connections, options)
-        print("\n".join((*table(samples, comparison.base), *_verdict(comparison, samples))))
-        print("\n".join((*memory(processes), neighbours.told())))
-
-
-def _largest_difference(comparison: Comparison, bodies: Iterable[Path]) -> str:
-    """End the program unless all give the same numbers for each body."""
-    largest = 0.0
-    for body in bodies:
-        first, *others = (_numbers(comparison, contender, body.read_bytes()) for contender in comparison.contenders)
-        for contender, other in zip(comparison.contenders[1:], others, strict=True):
-            if first.shape != other.shape or not np.allclose(first, other, rtol=TOLERANCE, atol=TOLERANCE):
-                raise SystemExit(f"the gateway and {contender.name} differ in the numbers they give for {body.name}")
-            largest = max(largest, float(np.abs(first - other).max()))
-    return f"all answer alike; the largest difference is {largest:.1e}"
-
-
-def _numbers(comparison: Comparison, contender: Contender, body: bytes) -> np.ndarray:
-    call = urllib.request.Request(contender.url, body, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(call, timeout=30) as reply:
-        return np.array(comparison.answer(json.load(reply)), np.float32)
-
-
-def _verdict(comparison: Comparison, samples: Samples) -> Iterable[str]:
-    yield "\nAims"
-    for aim in comparison.aims:
-        named = samples[aim.rows, aim.connections]
-        requests, p99 = (ratio(named, aim.name, aim.base, field) for field in ("requests_per_s", "p99_us"))
-        reached = "reached" if requests >= aim.requests and p99 < 1 else "missed"
-        yield (
-            f"  {aim.rows} rows, {aim.connections} connections, {aim.name} against {aim.base}: "
-            f"{requests:.1f}x, p99 {p99:.2f}x; aim {aim.requests:.0f}x: {reached}"
+        model = mlp.write_model(models)
+        ours = gateway(stack, models, peer.ours.path)
+        theirs = start(stack, peer, model, Path(folder))
+        if theirs is None:
+            return None
+        both = {OURS: (ours, peer.ours), THEIRS: (theirs, peer.speech)}
+        difference = check_alike(peer, ours, theirs)
+        print(f"\n{peer.name} {version}: answers differ by at most {difference:.0e}", flush=True)
+        for contender, speech in both.values():
+            measure(contender, speech, 1, 8, 1)
+        samples: dict[tuple[int, int], dict[str, list[Sample]]] = {cell: {OURS: [], THEIRS: []} for cell in CELLS}
+        for number in range(options.rounds):
+            for cell in CELLS:
+                for name in (OURS, THEIRS) if number % 2 == 0 else (THEIRS, OURS):
+                    contender, speech = both[name]
+                    samples[cell][name].append(measure(contender, speech, *cell, options.seconds))
+        return Row(
+            peer,
+            version,
+            {cell: _ratios(named) for cell, named in samples.items()},
+            (ours.memory_mib()[1], theirs.memory_mib()[1]),
+            (ours.start_seconds, theirs.start_seconds),
         )
+
+
+def _ratios(named: dict[str, list[Sample]]) -> tuple[float, float, float, float]:
+    fields = ("requests_per_s", "p50_us", "p99_us", "cpu_us")
+    requests, p50, p99, cpu = (ratio(named, OURS, THEIRS, field) for field in fields)
+    return requests, p50, p99, cpu
+
+
+def _told(row: Row) -> Iterator[str]:
+    for (rows, connections), (requests, p50, p99, cpu) in row.ratios.items():
+        aim = AIMS.get((rows, connections), 0.0) or (row.peer.least if (rows, connections) in AIMS else 0.0)
+        verdict = f"; aim {aim:g}x: {'reached' if requests >= aim else 'missed'}" if aim else ""
+        yield (
+            f"  {rows:>2} rows, {connections:>2} connections: requests/s {requests:.1f}x, p50 {p50:.2f}x, "
+            f"p99 {p99:.2f}x, CPU a request 1/{1 / cpu:.1f}{verdict}"
+        )
+    (ours, theirs), (soon, late) = row.memory, row.start
+    yield f"  memory (PSS, MiB) {ours:.0f} against {theirs:.0f}; start {soon:.1f} s against {late:.1f} s"
+
+
+def _table(rows: Iterable[Row]) -> Iterator[str]:
+    heads = (
+        "peer", "requests/s, 1 row, 1 / 8 / 32 connections", "32 rows, 8 connections", "p99, 1 row, 8 connections",
+        "CPU a request, 1 row / 32 rows", "memory", "start",
+    )  # fmt: skip
+    yield f"| {' | '.join(heads)} |"
+    yield "|---" * len(heads) + "|"
+    for row in rows:
+        one = " / ".join(f"{row.ratios[1, count][0]:.1f}" for count in (1, 8, 32))
+        cpu = " / ".join(f"1/{1 / row.ratios[cell][3]:.1f}" for cell in ((1, 8), (32, 8)))
+        yield (
+            f"| {row.peer.name} {row.version} | {one} | {row.ratios[32, 8][0]:.1f} | {row.ratios[1, 8][2]:.2f} | {cpu} "
+            f"| {row.memory[0] / row.memory[1]:.2f} | {row.start[0] / row.start[1]:.2f} |"
+        )
+
+
+def _write(table: str) -> None:
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    made = f"Ratios of the gateway to the peer, measured on {datetime.date.today()} at {commit.stdout.strip()}."
+    text = PAGE.read_text("utf-8")
+    changed, count = re.subn(
+        f"{re.escape(BEGIN)}.*?{re.escape(END)}", f"{BEGIN}\n\n{made}\n\n{table}\n\n{END}", text, flags=re.DOTALL
+    )
+    if count != 1:
+        sys.exit(f"{PAGE.name} has no place for the table")
+    PAGE.write_text(changed, "utf-8")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,9 @@
 -- The same POST again and again; at the end, the figures as one line of JSON.
 wrk.method = "POST"
 wrk.headers["Content-Type"] = "application/json"
+if (os.getenv("BENCH_KEY") or "") ~= "" then
+  wrk.headers["Authorization"] = "APPCODE " .. os.getenv("BENCH_KEY")
+end
 wrk.body = assert(io.open(os.getenv("BENCH_BODY"), "rb")):read("*a")
 
 function done(summary, latency, requests)

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -45,7 +46,7 @@ def gateway(stack: contextlib.ExitStack, models: Path, paths: dict[str, str]) ->
 
 def seldon(stack: contextlib.ExitStack, python: str, folder: Path, name: str, threads: int) -> Contender:
     """seldon-core-microservice with one worker."""
-    port, metrics_port = _free_ports(2)
+    port, metrics_port = free_ports(2)
     ports = [f"--http-port={port}", f"--metrics-port={metrics_port}", "--grpc-workers=0"]
     settings = ["--service-type=MODEL", "--log-level=WARNING", "--workers=1", f"--threads={threads}"]
     command = [python, str(HERE / "seldon_server.py"), "seldon_mlp.Mlp", *ports, *settings]
@@ -59,7 +60,7 @@ def mlserver(stack: contextlib.ExitStack, python: str, model: Path, name: str, w
     settings = {"name": mlp.NAME, "implementation": "mlserver_mlp.Mlp"}
     (folder / "model-settings.json").write_text(json.dumps(settings))
     shutil.copy(HERE / "mlserver_mlp.py", folder)
-    port, grpc_port, metrics_port = _free_ports(3)
+    port, grpc_port, metrics_port = free_ports(3)
     environment = {
         "BENCH_MODEL": str(model),
         "MLSERVER_HOST": "127.0.0.1",
@@ -100,7 +101,7 @@ def _start(
         text=True,
         start_new_session=True,
     )
-    stack.callback(_end, process)
+    stack.callback(end, process)
     until = time.monotonic() + START_SECONDS
     while time.monotonic() < until and process.poll() is None:
         with contextlib.suppress(OSError), urllib.request.urlopen(ready, timeout=5):
@@ -109,7 +110,7 @@ def _start(
     sys.exit(f"this server did not start; run it by hand to see why:\n  cd {folder}; {' '.join(command)}")
 
 
-def _end(process: "subprocess.Popen[str]") -> None:
+def end(process: "subprocess.Popen[str]") -> None:
     """With all that it has started."""
     process.terminate()
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -119,7 +120,11 @@ def _end(process: "subprocess.Popen[str]") -> None:
     process.wait()
 
 
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [one.getsockname()[1] for one in sockets]
+def free_ports(count: int) -> list[int]:
+    """So many that nobody listens on; multi-model-server takes none above 32767."""
+    found: list[int] = []
+    while len(found) < count:
+        port = random.randrange(20_000, 32_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            found.append(port)
+    return found
