@@ -98,7 +98,7 @@ class Gateway:
                 return
             trace.status = 101
             await send({"type": "websocket.accept"})
-            conversation = Conversation(self._pipeline, head, self._limits, receive, send)
+            conversation = Conversation(self._pipeline, head, self._limits, self._bodies, receive, send)
             await conversation.run(lambda: self._begin(scope, head), self._over)
         finally:
             self._over(trace)

@@ -38,7 +38,7 @@ class Body:
     def __init__(self, receive: Receive, limits: LimitsConfig, bodies: Bodies | None = None) -> None:
         self._receive = receive
         self._limits = limits
-        self._bodies = bodies or Bodies(limits)
+        self._bodies = bodies
         self._counted = min(SMALL_BYTES, limits.body_bytes)
         self._held = 0
         """Bytes that count among all bodies'."""
@@ -55,7 +55,8 @@ class Body:
         if declared is not None and declared.isdecimal() and (size := int(declared[:20])) > self._counted:
             if size > self._limits.body_bytes:
                 raise self._too_large()
-            self._bodies.check(size)
+            if self._bodies is not None:
+                self._bodies.check(size)
 
     def unread(self, call: Call) -> bool:
         """Whether more may still come than is worth reading to the end for the connection's sake."""
@@ -84,7 +85,7 @@ class Body:
 
     def close(self) -> None:
         """Nobody needs it any more."""
-        if self._held:
+        if self._bodies is not None and self._held:
             self._bodies.free(self._held)
             self._held = 0
 
@@ -160,12 +161,14 @@ class Body:
         if self.size > self._counted:
             if self.size > self._limits.body_bytes:
                 raise self._too_large()
-            if self.size > self._bodies.largest:
-                self._bodies.check(self.size)
             self._hold(self.size)
         return body
 
     def _hold(self, size: int) -> None:
+        if self._bodies is None:
+            return
+        if size > self._bodies.largest:
+            self._bodies.check(size)
         more, self._held = size - self._held, size
         self._bodies.hold(more)
 

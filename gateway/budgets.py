@@ -71,32 +71,37 @@ class TokenBucket:
         self._tokens = min(left, self._most)
 
 
+MakeBudget = Callable[[str, float], Budget]
+"""Makes the budget of that name, of which so much comes a second."""
+
+
 class Rates:
     """The budgets of a service, or of one key of it: requests, rows and bytes, each bounded or not."""
 
-    __slots__ = ("bytes", "requests", "rows")
+    __slots__ = ("_make", "_name", "bytes", "requests", "rows")
 
-    def __init__(self) -> None:
+    def __init__(self, name: str, make: MakeBudget) -> None:
+        self._name = name
+        self._make = make
         self.requests: Budget | None = None
         self.rows: Budget | None = None
         self.bytes: Budget | None = None
 
-    def tune(self, limits: ServiceLimits | KeyLimitsConfig, clock: Clock) -> None:
+    def tune(self, limits: ServiceLimits | KeyLimitsConfig) -> None:
         """Set what comes a second; 0 sets no bound."""
-        self.requests = _tuned(self.requests, limits.requests_per_second, clock)
-        self.rows = _tuned(self.rows, limits.rows_per_second, clock)
-        self.bytes = _tuned(self.bytes, limits.bytes_per_second, clock)
+        self.requests = self._tuned("requests", self.requests, limits.requests_per_second)
+        self.rows = self._tuned("rows", self.rows, limits.rows_per_second)
+        self.bytes = self._tuned("bytes", self.bytes, limits.bytes_per_second)
 
     @property
     def full(self) -> bool:
         """Whether they are as good as new ones."""
         return all(one is None or one.left() >= one.rate for one in (self.requests, self.rows, self.bytes))
 
-
-def _tuned(budget: Budget | None, rate: float, clock: Clock) -> Budget | None:
-    if not rate:
-        return None
-    if budget is None:
-        return TokenBucket(rate, clock)
-    budget.retune(rate)
-    return budget
+    def _tuned(self, unit: str, budget: Budget | None, rate: float) -> Budget | None:
+        if not rate:
+            return None
+        if budget is None:
+            return self._make(f"{self._name} {unit}", rate)
+        budget.retune(rate)
+        return budget

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+from gateway.bodies import Bodies
 from gateway.body import Body, ClientGone, Message, Receive
 from gateway.config import LimitsConfig
 from gateway.pipeline import Pipeline
@@ -28,10 +29,13 @@ End = Callable[[Trace], None]
 class Conversation:
     """One open websocket."""
 
-    def __init__(self, pipeline: Pipeline, head: Call, limits: LimitsConfig, receive: Receive, send: Send) -> None:
+    def __init__(
+        self, pipeline: Pipeline, head: Call, limits: LimitsConfig, bodies: Bodies, receive: Receive, send: Send
+    ) -> None:
         self._pipeline = pipeline
         self._head = head
         self._limits = limits
+        self._bodies = bodies
         self._receive = receive
         self._send = send
         self._waiting: deque[bytes] = deque()
@@ -53,8 +57,8 @@ class Conversation:
 
     async def _listen(self) -> None:
         while (message := await self._receive())["type"] == "websocket.receive":
-            if len(self._waiting) >= WAITING_CALLS:
-                reason = f"more than {WAITING_CALLS} calls wait"
+            if len(self._waiting) >= WAITING_CALLS or sum(map(len, self._waiting)) > self._limits.body_bytes:
+                reason = f"more than {WAITING_CALLS} calls wait, or more than {self._limits.body_bytes} bytes of them"
                 await self._send({"type": "websocket.close", "code": POLICY_VIOLATION, "reason": reason})
                 return
             text, data = message.get("text"), message.get("bytes")
@@ -77,10 +81,13 @@ class Conversation:
 
     async def _answer(self, text: bytes, trace: Trace) -> None:
         trace.bytes_in = len(text)
+        body = Body(_whole(text), self._limits, self._bodies)
         try:
-            reply = await self._pipeline.answer(self._head, Body(_whole(text), self._limits), trace)
+            reply = await self._pipeline.answer(self._head, body, trace)
         except ClientGone:
             return
+        finally:
+            body.close()
         if isinstance(reply.body, bytes):
             await self._say(reply.body, trace)
         else:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import NamedTuple
 
-from gateway.budgets import Clock, Rates
+from gateway.budgets import Clock, MakeBudget, Rates, TokenBucket
 from gateway.config import Config
 from gateway.deadlines import deadline_of, too_late
 from gateway.errors import CapacityError, GatewayError, Overloaded, RateLimited, Unauthenticated
@@ -49,10 +49,10 @@ class _Key:
 
     __slots__ = ("inside", "rates")
 
-    def __init__(self) -> None:
+    def __init__(self, rates: Rates) -> None:
         self.inside = 0
         """Its requests that wait or run."""
-        self.rates = Rates()
+        self.rates = rates
 
 
 class Visit:
@@ -112,14 +112,15 @@ class Visit:
 class Gate:
     """One service's places, line and budgets."""
 
-    def __init__(self, service: str, limits: ServiceLimits, tally: Tally, clock: Clock) -> None:
+    def __init__(self, service: str, limits: ServiceLimits, tally: Tally, make: MakeBudget, clock: Clock) -> None:
         self.service = service
         self.clock = clock
         self.running = 0
         self.waiting: FairQueue[bytes, Visit] = FairQueue()
         self._tally = tally
         self._keys: dict[bytes, _Key] = {}
-        self._rates = Rates()
+        self._make = make
+        self._rates = Rates(service, make)
         self._mean = 0.0
         """Seconds that a request takes from its place to its end, while the service is full."""
         self.tune(limits)
@@ -128,10 +129,10 @@ class Gate:
         """Let these hold from now on, also for whoever is inside."""
         self.limits = limits
         self._most = limits.concurrency or _NO_BOUND
-        self._rates.tune(limits, self.clock)
+        self._rates.tune(limits)
         self._keys = {name: key for name, key in self._keys.items() if key.inside or not key.rates.full}
         for key in self._keys.values():
-            key.rates.tune(limits.key, self.clock)
+            key.rates.tune(limits.key)
         self._per_key = limits.key != KeyLimitsConfig()
         self._rated = self._per_key or bool(self._rates.requests or self._rates.bytes)
         self.counts_rows = bool(limits.rows_per_second or limits.key.rows_per_second)
@@ -217,8 +218,8 @@ class Gate:
     def _key(self, name: bytes) -> _Key:
         key = self._keys.get(name)
         if key is None:
-            key = self._keys[name] = _Key()
-            key.rates.tune(self.limits.key, self.clock)
+            key = self._keys[name] = _Key(Rates(f"{self.service} {name.hex()}", self._make))
+            key.rates.tune(self.limits.key)
         return key
 
     def _over(self, reason: str, rate: float, seconds: float) -> CapacityError:
@@ -309,8 +310,9 @@ class Gate:
 class Limits:
     """The gates of all services."""
 
-    def __init__(self, config: Config, clock: Clock = monotonic) -> None:
+    def __init__(self, config: Config, clock: Clock = monotonic, make: MakeBudget | None = None) -> None:
         self._clock = clock
+        self._make = make or (lambda _, rate: TokenBucket(rate, clock))
         self._gates: dict[str, Gate] = {}
         self._suspects = Suspects(config.limits.wrong_keys_per_second, clock)
         self.tally = Tally()
@@ -345,7 +347,7 @@ class Limits:
     def _made(self, service: str) -> Gate:
         if len(self._gates) >= MOST_GATES:
             self._gates = {name: gate for name, gate in self._gates.items() if name in self._own or not gate.idle}
-        gate = self._gates[service] = Gate(service, self._said(service), self.tally, self._clock)
+        gate = self._gates[service] = Gate(service, self._said(service), self.tally, self._make, self._clock)
         return gate
 
     def _said(self, service: str) -> ServiceLimits:

@@ -3,13 +3,16 @@
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 
 import httpx
 import msgspec
 from msgspec import Struct
 
 from gateway.body import Message, Receive
+from gateway.bounds import Bounds
 from gateway.config import LimitsConfig
+from gateway.deadlines import in_time
 from gateway.errors import (
     BodyTooLarge,
     CapacityError,
@@ -18,15 +21,19 @@ from gateway.errors import (
     GatewayError,
     ModelNotFound,
     ModelNotReady,
+    Overloaded,
+    RateLimited,
     RequestError,
     Unauthenticated,
 )
 from gateway.exchange import Exchange, Send, Upload
 from gateway.forwarding import Headers, forwarded, hides_authorization
-from gateway.grants import INFER
+from gateway.grants import INFER, Grant
 from gateway.interfaces import Upstream
+from gateway.limits import Who
 from gateway.paths import split_prefix
 from gateway.plane import Plane
+from gateway.pressure import Stage
 from gateway.relay import Relay
 from gateway.routing import Service
 from gateway.trace import Trace
@@ -43,9 +50,13 @@ _STATUSES: tuple[tuple[type[GatewayError], int], ...] = (
     (BodyTooLarge, 413),
     (RequestError, 400),
     (DeadlineExceeded, 504),
+    (RateLimited, 429),
     (CapacityError, 503),
     (GatewayError, 502),
 )
+
+Admitted = tuple[Upstream, float | None]
+"""The server, and when the caller stops waiting."""
 
 log = logging.getLogger("tensorgate.proxy")
 
@@ -64,8 +75,9 @@ class Passage(Struct, frozen=True):
 class Proxy:
     """Passes calls on to the servers of custom services."""
 
-    def __init__(self, plane: Callable[[], Plane], limits: LimitsConfig) -> None:
+    def __init__(self, plane: Callable[[], Plane], limits: LimitsConfig, bounds: Bounds) -> None:
         self._plane = plane
+        self._bounds = bounds
         self._limits = limits
         # NOTE: no client around it, which would keep cookies of all its callers, follow redirects and add headers.
         self._transport = httpx.AsyncHTTPTransport(
@@ -89,7 +101,7 @@ class Proxy:
         """Pass an HTTP call on, and the answer back. Raises ClientGone, and what breaks an answer that has begun."""
         exchange = None
         try:
-            async with self._admitted(passage, head, trace) as upstream:
+            async with self._admitted(passage, head, trace) as (upstream, deadline):
                 upload = Upload(receive, head.headers, self._limits.body_bytes, trace)
                 upload.check_length()
                 framing = [one for one in upload.framing if one[0] == b"transfer-encoding"]
@@ -101,7 +113,8 @@ class Proxy:
                     extensions={"target": _target(upstream, passage, head)},
                 )
                 exchange = Exchange(upstream, request, upload, send, trace)
-                await exchange.run(self._transport)
+                run = exchange.run(self._transport)
+                await (run if deadline is None else in_time(run, deadline))
         except GatewayError as error:
             if exchange is not None and exchange.begun:
                 raise
@@ -113,7 +126,7 @@ class Proxy:
         """Pass a websocket's messages on, in both directions, until one side ends it."""
         relay = None
         try:
-            async with self._admitted(passage, head, trace) as upstream:
+            async with self._admitted(passage, head, trace) as (upstream, _):
                 target = _target(upstream, passage, head).decode("latin-1")
                 relay = Relay(upstream, target, _told(passage, head, trace), trace)
                 await relay.run(receive, send)
@@ -129,27 +142,40 @@ class Proxy:
         await self._transport.aclose()
 
     @contextlib.asynccontextmanager
-    async def _admitted(self, passage: Passage, head: Call, trace: Trace) -> AsyncIterator[Upstream]:
+    async def _admitted(self, passage: Passage, head: Call, trace: Trace) -> AsyncIterator[Admitted]:
         """The server to call, held meanwhile. Raises what keeps the call from it."""
-        plane, service = passage.plane, passage.service
+        plane, service, limits = passage.plane, passage.service, self._bounds.limits
         trace.protocol, trace.service, trace.operation = PROTOCOL, service.name, "proxy"
+        if self._bounds.pressure.stage is Stage.OUT:
+            raise limits.refuse("memory", Overloaded("memory is short; try again later", 5.0))
         opened = await plane.auth.grant(head, [service], trace.peer, PROTOCOL, INFER)
         if plane.auth.verifies:  # NOTE: the body is not here to be verified, so only calls without one can be signed
             opened = plane.auth.verified(head, opened, b"")
         plane.auth.admit(head, opened, service)
         trace.key = opened.key
         plane.require_running(service)
-        choice = plane.choose(service, Target(), head)
-        loaded, trace.variant = choice.loaded, choice.variant
-        upstream = loaded.metadata.extras.get("upstream")
-        if upstream is None:
-            raise ModelNotReady(f"the service {service.name} is a custom one, but its model is no server", service.name)
-        trace.version = loaded.version
-        loaded.acquire()
+        visit = limits.gate(service.name).enter(head, partial(_who, passage, head, opened, trace), trace.arrived)
         try:
-            yield upstream
+            if visit.turn is not None:
+                await visit.come_in()
+            choice = plane.choose(service, Target(), head)
+            loaded, trace.variant, trace.version = choice.loaded, choice.variant, choice.loaded.version
+            upstream = loaded.metadata.extras.get("upstream")
+            if upstream is None:
+                text = f"the service {service.name} is a custom one, but its model is no server"
+                raise ModelNotReady(text, service.name)
+            loaded.acquire()
+            try:
+                yield upstream, visit.deadline
+            finally:
+                loaded.release()
         finally:
-            loaded.release()
+            visit.release()
+
+
+def _who(passage: Passage, head: Call, opened: Grant, trace: Trace) -> Who:
+    key = passage.plane.auth.caller(head, opened)
+    return Who(key, key or trace.peer.encode())
 
 
 def _status(error: GatewayError) -> int:

@@ -101,7 +101,7 @@ class Assembly:
         )
         self.gateway = Gateway(
             self.pipeline,
-            Proxy(lambda: self.pipeline.plane, config.limits),
+            Proxy(lambda: self.pipeline.plane, config.limits, self.bounds),
             self.models,
             self.observer,
             config.limits,

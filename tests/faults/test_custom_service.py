@@ -36,6 +36,14 @@ type = "custom"
 model = "notes"
 app_auth = true
 app_codes = ["open-sesame"]
+[services.rated]
+type = "custom"
+model = "notes"
+limits = { requests_per_second = 1 }
+[services.single]
+type = "custom"
+model = "notes"
+limits = { concurrency = 1, queue = 0 }
 [services.wrong]
 type = "custom"
 model = "echo"
@@ -303,3 +311,23 @@ def _is_dead(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
     except (ProcessLookupError, FileNotFoundError):
         return True
+
+
+def test_limits_hold_for_custom_services(live: LiveGateway) -> None:
+    """A rate is told with 429 and Retry-After, whatever the server would have answered."""
+    first, second = (httpx.get(f"{live.url}/services/rated/") for _ in range(2))
+    assert (first.status_code, second.status_code) == (207, 429)
+    assert "1 requests a second" in second.json()["error"]
+    assert second.headers["retry-after"] == "1"
+
+
+def test_an_open_websocket_keeps_its_place(live: LiveGateway) -> None:
+    """Who comes while the only place is taken is told at once; when it is free, it is served."""
+    with talking(live, "/services/single/talk") as talk:
+        talk.send("here")
+        assert talk.recv(timeout=10)
+        refused = httpx.get(f"{live.url}/services/single/")
+        assert refused.status_code == 503
+        assert "no room for more requests" in refused.json()["error"]
+    live.wait_for_metric("tensorgate_requests_running", 0, service="single")
+    assert httpx.get(f"{live.url}/services/single/").status_code == 207
