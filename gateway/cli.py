@@ -108,8 +108,11 @@ def _serve(options: argparse.Namespace) -> int:
     async def started() -> None:
         print("\n".join(_banner(assembly, sock.getsockname()[1])), flush=True)
 
+    def read() -> Config:
+        return _settings(options)[0]
+
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(assembly, sock, started))
+        runner.run(serve(assembly, sock, started, read=read))
     return 0
 
 

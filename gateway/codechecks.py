@@ -9,6 +9,7 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Callable, Container, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
 
 from gateway import keys
@@ -53,7 +54,7 @@ class CodeChecks:
         self._known: dict[bytes, str] = {}
         """Keyed digest of a code to its hash: one entry for each slow key at most."""
         self._running: dict[bytes, asyncio.Task[str]] = {}
-        self._turn = asyncio.Lock()
+        self._thread: ThreadPoolExecutor | None = None
         self._all = Ration(ALL_RATE, ALL_BURST, clock())
         self._peers: list[Ration | None] = [None] * SLOTS
 
@@ -82,8 +83,9 @@ class CodeChecks:
         self._known = {digest: hashed for digest, hashed in self._known.items() if hashed in hashes}
 
     async def _find(self, digest: bytes, code: bytes, hashes: Sequence[str], rations: Sequence[Ration]) -> str:
-        async with self._turn:
-            found = await asyncio.to_thread(keys.find, code, hashes)
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, "key checks")
+        found = await asyncio.get_running_loop().run_in_executor(self._thread, keys.find, code, hashes)
         if found:
             self._known[digest] = found
             for ration in rations:

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from gateway.config import ServiceConfig
 from gateway.summary import VersionSummary
+from gateway.variants import Tallies
 
 
 class ProcessSummary(Struct, frozen=True):
@@ -46,6 +47,9 @@ class Fleet(Protocol):
 
     async def metrics(self) -> bytes:
         """The page of metrics, added up over the processes."""
+
+    async def variants(self) -> Tallies:
+        """How the variants of services with canaries do, added up over the processes."""
 
 
 class ControlPlane(Protocol):

@@ -23,6 +23,7 @@ from gateway.bounds import Bounds
 from gateway.config import Config, ConfigError, ServiceConfig, folders
 from gateway.connections import allow_files
 from gateway.deferral import Deferrals
+from gateway.filecontrol import FileControl, Read
 from gateway.fleet import Controls, FleetSummary
 from gateway.model_control import ModelControl
 from gateway.models import Models
@@ -35,6 +36,7 @@ from gateway.proxy import Proxy
 from gateway.relay import MESSAGE_BYTES
 from gateway.residency import model_memory
 from gateway.routing import Directory
+from gateway.variants import Tallies
 from gateway.websocket import WebSocketProtocol
 
 DRAIN_NOTICE_SECONDS = 0.5
@@ -223,6 +225,10 @@ class Lone:
         """The page of metrics."""
         return self._assembly.observer.page()
 
+    async def variants(self) -> Tallies:
+        """How the variants of services with canaries do."""
+        return self._assembly.observer.variants.tallies()
+
 
 async def serve(
     assembly: Assembly,
@@ -230,10 +236,12 @@ async def serve(
     started: Callable[[], Awaitable[None]],
     controls: Controls | None = None,
     admin: socket.socket | None = None,
+    read: Read | None = None,
 ) -> None:
     """Serve in this process until a signal, then drain; `started` is called once every model has been tried.
 
-    The control plane, if there is one, is made for this process and answers on the socket `admin`.
+    The control plane, if there is one, is made for this process and answers on the socket `admin`. Without one, the
+    services are those of the file, which `read` reads again.
     """
     serving = Serving(assembly, sock)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -241,6 +249,8 @@ async def serve(
     background = [_load(assembly, started)]
     if controls is not None and admin is not None:
         background.append(control(controls, Lone(assembly), admin))
+    else:
+        background.append(FileControl(Lone(assembly), assembly.config, read).run())
     await serving.run(*background)
 
 

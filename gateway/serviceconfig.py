@@ -15,6 +15,7 @@ ServiceType = Literal["tfserving", "seldon", "sagemaker", "openai", "v2", "custo
 ServiceVersion = Annotated[str, Meta(pattern=r"^\d+\.\d+\.\d+$")]
 ServiceState = Literal["running", "starting", "stopping", "stopped", "expired", "failed"]
 Percent = Annotated[int, Meta(ge=0, le=100)]
+Step = Annotated[int, Meta(ge=1, le=100)]
 Moment = Annotated[datetime, Meta(tz=True)]
 """With its offset from UTC, so that no machine's time zone matters."""
 
@@ -108,7 +109,7 @@ class ShadowConfig(Struct, frozen=True, forbid_unknown_fields=True):
 class AnalysisConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """A canary's `analysis` table: its weight follows how it does."""
 
-    steps: Annotated[tuple[Annotated[int, Meta(ge=1, le=100)], ...], Meta(max_length=32)] = (10, 25, 50, 100)
+    steps: Annotated[tuple[Step, ...], Meta(min_length=1, max_length=32)] = (10, 25, 50, 100)
     """The weights, one after each good window."""
     window_seconds: Annotated[float, Meta(ge=0.1, le=86400)] = 60.0
     samples: Positive = 100
@@ -144,6 +145,8 @@ class CanaryConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Percent of the requests that name neither a version nor a variant."""
     shadow: ShadowConfig = ShadowConfig()
     analysis: AnalysisConfig | None = None
+    halted: str = ""
+    """Why the analysis took its requests away; with it, nothing is analysed."""
 
 
 class ServiceConfig(Struct, frozen=True, forbid_unknown_fields=True):

@@ -56,6 +56,10 @@ class Tally(Struct, frozen=True):
         return 0.0
 
 
+Tallies = Mapping[tuple[str, str], Tally]
+"""Service and variant to what was counted since the start."""
+
+
 class _Counts:
     """One variant's, bumped on the event loop only."""
 
@@ -102,7 +106,7 @@ class Variants:
         self._counts = {key: counts for key, counts in self._counts.items() if key[0] in services}
         self._missed = {name: count for name, count in self._missed.items() if name in services}
 
-    def tallies(self) -> Mapping[tuple[str, str], Tally]:
+    def tallies(self) -> Tallies:
         """Service and variant to what was counted since the start."""
         return {
             key: Tally(counts.requests, counts.failures, counts.seconds, tuple(counts.buckets))
