@@ -121,6 +121,5 @@ async def test_decisions_are_carried_out() -> None:
     await desk.control.reload()
     await desk.control.carry_out("digits", Decision("advance", 30, "good"))
     await desk.control.carry_out("gone", Decision("advance", 30, "good"))
-    assert desk.fleet.served[1:] == [
-        {"digits": ServiceConfig(owner="ada", canary=CanaryConfig(model="new", weight=30))}
-    ]
+    grown = ServiceConfig(owner="ada", canary=CanaryConfig(model="new", weight=30))
+    assert desk.fleet.served[1:] == [{"digits": grown}]
