@@ -1,7 +1,7 @@
 """What OpenAI's clients are told of a model, and which of their calls it answers.
 
-A backend tells its task in `extras`; for others the default signature does: `prompt` to `text`, or `text` to
-`embedding`. Source: OpenAI's API reference, the object Model.
+A backend tells its task in `extras`, one that has several its `tasks`; for others the default signature does: `prompt`
+to `text`, or `text` to `embedding`. Source: OpenAI's API reference, the object Model.
 """
 
 from typing import Any, Literal
@@ -12,6 +12,8 @@ Task = Literal["generate", "embed"]
 
 CHAT = "chat"
 """The signature that takes `messages`, a JSON text, and gives `text`."""
+EMBED = "embed"
+"""The signature that embeds, of a model whose default one does something else."""
 OWNER = "tensorgate"
 
 
@@ -19,6 +21,8 @@ def task_of(metadata: ModelMetadata | None) -> Task | None:
     """Whether the model writes text or embeds it; None for one that does neither."""
     if metadata is None:
         return None
+    if several := metadata.extras.get("tasks"):
+        return several[0]  # type: ignore[no-any-return]
     told = metadata.extras.get("task")
     if told in ("generate", "embed"):
         return told  # type: ignore[no-any-return]
@@ -30,6 +34,16 @@ def task_of(metadata: ModelMetadata | None) -> Task | None:
     if _is_text(default.inputs.get("prompt")) and _is_text(default.outputs.get("text")):
         return "generate"
     return "embed" if _is_text(default.inputs.get("text")) and "embedding" in default.outputs else None
+
+
+def can(metadata: ModelMetadata, task: Task) -> bool:
+    """Whether that is a task of the model's, perhaps one of several."""
+    return task_of(metadata) == task or task in metadata.extras.get("tasks", ())
+
+
+def is_forwarded(metadata: ModelMetadata) -> bool:
+    """Whether another server answers, which judges the request's fields itself."""
+    return "forwards" in metadata.extras
 
 
 def _is_text(spec: TensorSpec | None) -> bool:

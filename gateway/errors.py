@@ -19,6 +19,7 @@ GatewayError
     Unauthenticated           no credential, or not a valid one
     Forbidden                 a valid credential, but not for this
     UserError                 a user's class refused the request, with a status of its own
+      UpstreamRefused         the server that a model is forwarded to refused it
   CapacityError               right request, wrong moment
     Overloaded
     RateLimited
@@ -145,6 +146,16 @@ class UserError(RequestError):
         self.status = status
         self.reason = reason
         self.body = body
+
+
+class UpstreamRefused(UserError):
+    """The server that a model is forwarded to refused the request, with a status of its own."""
+
+    def __init__(self, message: str, status: int = 400, param: str | None = None, code: str | None = None) -> None:
+        super().__init__(message, status)
+        self.param = param
+        """The field that was wrong, as that server names it."""
+        self.code = code
 
 
 class CapacityError(GatewayError):

@@ -4,6 +4,9 @@ from collections.abc import Iterable
 
 Headers = list[tuple[bytes, bytes]]
 
+FORWARDS = "forwards"
+"""Of a model's extras: the client's headers, in lower case, that its backend passes on to the server behind it."""
+
 HOP_BY_HOP = frozenset(
     {b"connection", b"keep-alive", b"proxy-connection", b"proxy-authenticate", b"proxy-authorization", b"te",
      b"trailer", b"transfer-encoding", b"upgrade", b"expect"}
@@ -40,6 +43,13 @@ def forwarded(headers: Headers, *, peer: str, prefix: str, request_id: str, hidd
     if prefix:
         told.append((b"x-forwarded-prefix", prefix.encode("latin-1")))
     return told
+
+
+def told_to_backend(headers: Headers, names: Iterable[str], request_id: str) -> tuple[tuple[str, str], ...]:
+    """What a backend that calls another server passes on: the headers that it asks for, and the request's id."""
+    wanted = frozenset(name.encode("latin-1") for name in names)
+    found = tuple((name.decode(), value.decode("latin-1")) for name, value in headers if name in wanted)
+    return (*found, ("x-request-id", request_id))
 
 
 def hides_authorization(headers: Headers, protected: bool) -> bool:

@@ -249,6 +249,8 @@ class BackendStatus(Struct, frozen=True):
     """Why it is not where it was wanted, e.g. the reason of a fallback; safe to show."""
     fallbacks: int = 0
     """Times that CUDA failed and CPU took over, at load or at run time."""
+    ready: bool = True
+    """False while it is loaded, and yet cannot answer."""
 
 
 class Backend(Protocol):

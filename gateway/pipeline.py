@@ -25,6 +25,7 @@ from gateway.errors import (
     RequestError,
     Unauthenticated,
 )
+from gateway.forwarding import FORWARDS, told_to_backend
 from gateway.grants import DESCRIBE, INFER, Grant
 from gateway.interfaces import Adapter, Answer, Defer, Describe, Index, Infer, Manage, Metrics, Ready, Status
 from gateway.lifecycle import Loaded
@@ -42,8 +43,8 @@ from gateway.streaming import Both, Chunks, Parts
 from gateway.trace import Trace
 from gateway.types import Call, InferenceRequest, InferenceResponse, Reply, RequestSeries, Target
 
-_MAY_BE_LONG = frozenset({"task", "has"})
-"""Extras of models whose runs may be long, and can be cancelled: language models and users' classes."""
+_MAY_BE_LONG = frozenset({"task", "has", FORWARDS})
+"""Extras of models whose runs may be long, and can be cancelled: language models, users' classes, other servers."""
 
 _GO_ON = (Ready, Metrics, Answer, Manage)
 """Operations that are answered even when there is no memory left: health, and what frees some."""
@@ -286,6 +287,9 @@ class Pipeline:
                 visit.take_rows(request)
                 if visit.deadline is not None:
                     request = replace(request, deadline=visit.deadline)
+            if FORWARDS in loaded.metadata.extras:
+                told = told_to_backend(call.headers, loaded.metadata.extras[FORWARDS], call.id)
+                request = replace(request, headers=told)
             if request.stream and operation.stream is not None:
                 return await self._stream(operation.stream, loaded, request, call, trace, visit)
             run = loaded.backend.infer(request)

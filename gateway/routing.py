@@ -103,7 +103,7 @@ class Directory:
         """Whether a service of that name answers."""
         service = self.get(name)
         model = self.model(service) if service else None
-        return model is not None and model.latest is not None
+        return model is not None and model.latest is not None and model.latest.backend.status.ready
 
     def taken(self, name: str) -> bool:
         """Whether the configuration gives that name to a service, or to a model that only its service shows."""

@@ -73,7 +73,8 @@ class ModelMetadata(Struct, frozen=True):
     extras: Mapping[str, Any] = {}
     """What only some backends tell. A language model: "task", "generate" or "embed". A user's class: "has", its
     methods, "init_metadata", what it says of itself, and "environment", what its environment tells of it. With "task"
-    or "has", a client that leaves ends its run, as the pipeline sees to."""
+    or "has", a client that leaves ends its run, as the pipeline sees to. What another server answers: "tasks", where it
+    has several; "forwards", the names of the client's headers that it wants in `InferenceRequest.headers`."""
     versions: tuple[int, ...] = ()
     """All versions of the model that answer, oldest first; set for `Describe` only."""
 
@@ -91,6 +92,8 @@ class InferenceRequest(Struct, frozen=True):
     id: str = ""
     stream: bool = False
     """The caller wants the answer in parts."""
+    headers: tuple[tuple[str, str], ...] = ()
+    """Those of the call that the backend's metadata names under "forwards", and the request's id."""
     wire: Any = None
     """Private to the adapter that decoded the request: what its encoder must remember."""
 

@@ -8,7 +8,7 @@ import numpy as np
 import orjson
 from msgspec import Struct
 
-from adapters._modelcard import CHAT, task_of
+from adapters._modelcard import CHAT, can, is_forwarded
 from adapters.openai import events, fields, messages, tools
 from adapters.openai.asked import Asked, asked, texts, usage
 from adapters.openai.errors import Refusal
@@ -27,11 +27,15 @@ class Chat(Struct, frozen=True):
 
     def decode(self, call: Call, target: Target, metadata: ModelMetadata) -> InferenceRequest:
         """The request that the body makes. Raises Refusal."""
-        if task_of(metadata) != "generate" or CHAT not in metadata.signatures:
+        if not can(metadata, "generate") or CHAT not in metadata.signatures:
             raise Refusal("this is not a chat model", "model", status=404)
-        given, ignored = fields.read(target.parsed, fields.CHAT, _OWN, self.unknown)
-        conversation = messages.read(target.parsed)
-        _check(given, conversation, metadata)
+        given, ignored = fields.read_for(metadata, target.parsed, fields.CHAT, _OWN, self.unknown)
+        if is_forwarded(metadata):
+            conversation = messages.forwarded(target.parsed)
+            fields.check_stream_options(given)
+        else:
+            conversation = messages.read(target.parsed)
+            _check(given, conversation, metadata)
         choices = given.get("n", 1)
         fields.check_choices(choices, self.most_choices)
         wire = asked("chatcmpl", target, metadata, given, ignored, choices=choices,
@@ -60,6 +64,7 @@ class Chat(Struct, frozen=True):
         message: dict[str, Any] = {"role": "assistant", "content": text or (None if calls else ""), "refusal": None}
         if calls:
             message["tool_calls"] = [_whole_call(one) for one in calls]
+        message |= told.get("message") or {}
         # NOTE: the platform's manual shows role and content in the choice itself; OpenAI's clients overlook them there.
         flat = {"role": "assistant", "content": message["content"]} if self.flat_choice else {}
         return {
@@ -105,6 +110,8 @@ async def _chunks(given: AsyncIterator[InferenceResponse], wire: Asked) -> Async
         text, logprobs = "".join(texts(part)), held.add(index, told.get("logprobs"))
         if text:
             yield chunk(index, {"content": text}, held.take(index) if logprobs else None)
+        if more := told.get("message"):
+            yield chunk(index, dict(more))
         if calls := told.get("tool_calls"):
             yield chunk(index, {"tool_calls": [_call_delta(one) for one in calls]})
         if reason := _finish(told.get("finish_reason"), wire):

@@ -7,7 +7,7 @@ import numpy as np
 import orjson
 from msgspec import Struct
 
-from adapters._modelcard import task_of
+from adapters._modelcard import can, is_forwarded
 from adapters.openai import events, fields, inputs
 from adapters.openai.asked import Asked, asked, texts, usage
 from adapters.openai.errors import Refusal
@@ -28,20 +28,17 @@ class Completions(Struct, frozen=True):
 
     def decode(self, call: Call, target: Target, metadata: ModelMetadata) -> InferenceRequest:
         """The request that the body makes. Raises Refusal."""
-        if task_of(metadata) != "generate":
+        if not can(metadata, "generate"):
             raise Refusal("this model does not complete text", "model", status=404)
-        given, ignored = fields.read(target.parsed, fields.COMPLETION, _OWN, self.unknown)
+        given, ignored = fields.read_for(metadata, target.parsed, fields.COMPLETION, _OWN, self.unknown)
         prompts = inputs.read(
             target.parsed, "prompt", _MOST_PROMPTS, empty=True, longest=metadata.extras.get("context_length")
         )
         fields.check_stream_options(given)
         choices = given.get("n", 1)
         fields.check_choices(choices, self.most_choices)
-        if given.pop("best_of", choices) != choices:
-            raise Refusal("best_of: only the value of n is supported", "best_of", "unsupported_value")
-        given.setdefault("max_tokens", _DEFAULT_TOKENS)
-        if given["max_tokens"] == 0 and not given.get("echo"):
-            raise Refusal("max_tokens: 0 is allowed only with echo = true", "max_tokens", "invalid_value")
+        if not is_forwarded(metadata):
+            _settle(given, choices)
         wire = asked("cmpl", target, metadata, given, ignored, choices=choices * prompts.count,
                      top_logprobs=given.get("logprobs", 0))  # fmt: skip
         return InferenceRequest(
@@ -65,6 +62,15 @@ class Completions(Struct, frozen=True):
     def stream(self, given: AsyncIterator[InferenceResponse], request: InferenceRequest, call: Call) -> Reply:
         """The answer in chunks."""
         return events.reply(_chunks(given, request.wire), request.wire, call)
+
+
+def _settle(given: dict[str, Any], choices: int) -> None:
+    """Put in what the fields mean by default, and refuse what they cannot mean together."""
+    if given.pop("best_of", choices) != choices:
+        raise Refusal("best_of: only the value of n is supported", "best_of", "unsupported_value")
+    given.setdefault("max_tokens", _DEFAULT_TOKENS)
+    if given["max_tokens"] == 0 and not given.get("echo"):
+        raise Refusal("max_tokens: 0 is allowed only with echo = true", "max_tokens", "invalid_value")
 
 
 def _choice(index: int, text: str, told: Mapping[str, Any], wire: Asked) -> dict[str, Any]:

@@ -7,12 +7,12 @@ import orjson
 import pybase64
 from msgspec import Struct
 
-from adapters._modelcard import task_of
+from adapters._modelcard import EMBED, can
 from adapters.openai import fields, inputs
 from adapters.openai.asked import Asked, asked, usage
 from adapters.openai.errors import Refusal
 from gateway.errors import InferenceFailed
-from gateway.types import Call, InferenceRequest, InferenceResponse, ModelMetadata, Reply, Target
+from gateway.types import DEFAULT_SIGNATURE, Call, InferenceRequest, InferenceResponse, ModelMetadata, Reply, Target
 
 _OWN = ("input",)
 _MOST_INPUTS = 2048
@@ -25,14 +25,16 @@ class Embeddings(Struct, frozen=True):
 
     def decode(self, call: Call, target: Target, metadata: ModelMetadata) -> InferenceRequest:
         """The request that the body makes. Raises Refusal."""
-        if task_of(metadata) != "embed":
+        if not can(metadata, "embed"):
             raise Refusal("this model does not embed text", "model", status=404)
-        given, ignored = fields.read(target.parsed, fields.EMBEDDING, _OWN, self.unknown)
+        given, ignored = fields.read_for(metadata, target.parsed, fields.EMBEDDING, _OWN, self.unknown)
         longest = None if given.get("truncate") else metadata.extras.get("context_length")
         texts = inputs.read(target.parsed, "input", _MOST_INPUTS, empty=False, longest=longest)
-        _check_dimensions(given.get("dimensions"), metadata)
+        signature = EMBED if EMBED in metadata.signatures else DEFAULT_SIGNATURE
+        _check_dimensions(given.get("dimensions"), metadata, signature)
         return InferenceRequest(
             inputs={"text": np.array(texts.texts, object)},
+            signature=signature,
             parameters=given | texts.parameters,
             wire=asked("embd", target, metadata, given, ignored),
         )
@@ -57,11 +59,11 @@ class Embeddings(Struct, frozen=True):
         return Reply(orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY), headers=wire.headers)
 
 
-def _check_dimensions(wanted: int | None, metadata: ModelMetadata) -> None:
+def _check_dimensions(wanted: int | None, metadata: ModelMetadata, signature: str) -> None:
     """SPEC: only vectors that were trained for it may be cut."""
     if wanted is None:
         return
-    shape = metadata.signatures["serving_default"].outputs["embedding"].shape
+    shape = metadata.signatures[signature].outputs["embedding"].shape
     size = shape[-1] if shape else None
     if metadata.extras.get("matryoshka") and (size is None or wanted <= size):
         return

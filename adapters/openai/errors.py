@@ -34,6 +34,7 @@ from gateway.errors import (
     ServiceStopped,
     Unauthenticated,
     UnsupportedMedia,
+    UpstreamRefused,
     UserError,
     UserFailed,
 )
@@ -121,7 +122,7 @@ def describe(error: GatewayError, call: Call) -> dict[str, Any]:
     _, type_, code = _row(error)
     param = None
     message = str(error)
-    if isinstance(error, Refusal):
+    if isinstance(error, Refusal | UpstreamRefused):
         param, code = error.param, error.code
     elif _is_unnamed(error, call):
         param, code = "model", "missing_required_parameter"

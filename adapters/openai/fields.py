@@ -6,6 +6,7 @@ Source: OpenAI's OpenAPI description 2.3.0; the extensions have vLLM's names.
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from adapters._modelcard import is_forwarded
 from adapters.openai.errors import Refusal
 from adapters.openai.formats import response_format
 from adapters.openai.rules import (
@@ -27,6 +28,7 @@ from adapters.openai.rules import (
     whole,
 )
 from adapters.openai.tools import tool_choice, tools
+from gateway.types import ModelMetadata
 
 Unknown = Literal["ignore", "refuse"]
 
@@ -127,6 +129,29 @@ IMAGE: dict[str, Rule] = {
     "seed": whole(0, _MOST),
     "scheduler": text,
 }
+
+
+_FORWARDED: dict[str, Rule] = {
+    "stream": boolean,
+    "stream_options": stream_options,
+    "n": whole(1, _MOST_CHOICES),
+    "encoding_format": one_of("float", "base64"),
+    "dimensions": whole(1, _MOST),
+}
+"""What is looked at even where another server judges the fields: the answer is written by it."""
+
+
+def read_for(
+    metadata: ModelMetadata,
+    document: Mapping[str, Any],
+    rules: Mapping[str, Rule],
+    own: tuple[str, ...],
+    unknown: Unknown,
+) -> tuple[dict[str, Any], list[str]]:
+    """As `read`; of a model that another server answers for, nothing is ignored or refused here."""
+    if is_forwarded(metadata):
+        return read(document, _FORWARDED, own, "ignore")[0], []
+    return read(document, rules, own, unknown)
 
 
 def read(

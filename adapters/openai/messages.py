@@ -21,6 +21,18 @@ def read(document: dict[str, Any]) -> list[dict[str, Any]]:
     return [_message(table(one, f"messages[{index}]"), f"messages[{index}]") for index, one in enumerate(given)]
 
 
+def forwarded(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """The messages as they are, for another server to judge what is in them."""
+    given = document.get("messages")
+    if given is None:
+        raise Refusal("missing messages", "messages", "missing_required_parameter")
+    if not isinstance(given, list):
+        raise wrong("messages", "a list", given, "invalid_type")
+    if not 1 <= len(given) <= MOST:
+        raise Refusal(f"messages: expected 1 to {MOST} messages, got {len(given)}", "messages", "invalid_value")
+    return [table(one, f"messages[{index}]") for index, one in enumerate(given)]
+
+
 def check_end(messages: list[dict[str, Any]], continues: bool) -> None:
     """An assistant's message at the end is its answer begun, which must be asked for."""
     if messages[-1]["role"] == "assistant" and not continues:
