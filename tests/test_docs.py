@@ -53,6 +53,8 @@ NOT_KEYS = {"plugins"}
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$\n*(?:^```(json|text)\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
 DEMO_URL = "http://127.0.0.1:8080"
+REMOTE_URL = "http://127.0.0.1:8090"
+"""Where configs/remote.toml is served, whose models are the demo's."""
 
 
 # Tables...
@@ -187,10 +189,10 @@ def test_index_lists_every_page() -> None:
 
 
 def _commands() -> Iterator[tuple[str, str, str, str]]:
-    """(page, script, form of the answer, answer) of every bash block that calls the demo."""
+    """(page, script, form of the answer, answer) of every bash block that calls the demo, or what stands before it."""
     for page, text in TEXT.items():
         for language, script, form, answer in FENCE.findall(text):
-            if language == "bash" and DEMO_URL in script:
+            if language == "bash" and (DEMO_URL in script or REMOTE_URL in script):
                 yield page, script, form, answer
 
 
@@ -201,6 +203,19 @@ COMMANDS = list(_commands())
 def demo() -> Iterator[LiveGateway]:
     """The gateway as scripts/demo starts it."""
     with gateway(ROOT / "configs" / "demo.toml", "--device", "cpu") as live:
+        live.wait_until("/readyz", 200)
+        yield live
+
+
+@pytest.fixture(scope="module")
+def remote(demo: LiveGateway, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveGateway]:
+    """configs/remote.toml, in front of this demo."""
+    base = tmp_path_factory.mktemp("remote")
+    shutil.copytree(ROOT / "configs" / "remote", base / "remote")
+    shutil.copy(ROOT / "configs" / "remote.toml", base)
+    for file in (base / "remote").rglob("*.toml"):
+        file.write_text(file.read_text("utf-8").replace(DEMO_URL, demo.url), "utf-8")
+    with gateway(base / "remote.toml") as live:
         live.wait_until("/readyz", 200)
         yield live
 
@@ -216,8 +231,12 @@ def test_there_are_commands() -> None:
     [command[1:] for command in COMMANDS],
     ids=[f"{page}-{number}" for number, (page, *_) in enumerate(COMMANDS)],
 )
-def test_command_answers_as_shown(demo: LiveGateway, script: str, form: str, answer: str) -> None:
+def test_command_answers_as_shown(
+    request: pytest.FixtureRequest, demo: LiveGateway, script: str, form: str, answer: str
+) -> None:
     """A command of the documentation succeeds against the demo, and answers what the page shows below it."""
+    if REMOTE_URL in script:
+        script = script.replace(REMOTE_URL, request.getfixturevalue("remote").url)
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script.replace(DEMO_URL, demo.url)],
         cwd=ROOT, capture_output=True, text=True, timeout=30, check=False,

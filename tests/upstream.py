@@ -83,7 +83,10 @@ class Upstream:
         self.tasks.add(task)
         try:
             while True:
-                head = (await reader.readuntil(b"\r\n\r\n")).decode().strip()
+                first = await reader.readexactly(1)
+                if first == b"\x16":  # the beginning of a TLS handshake
+                    return
+                head = (first + await reader.readuntil(b"\r\n\r\n")).decode().strip()
                 length = next(
                     (int(line[15:]) for line in head.lower().split("\r\n") if line[:15] == "content-length:"), 0
                 )
@@ -93,7 +96,7 @@ class Upstream:
                     continue
                 self.asked.append(exchange)
                 await self.script(exchange)
-        except (asyncio.IncompleteReadError, ConnectionError):
+        except (asyncio.IncompleteReadError, asyncio.CancelledError, ConnectionError):
             pass
         finally:
             writer.close()

@@ -73,6 +73,9 @@ def tensor(value: Any, spec: TensorSpec, name: str) -> Tensor:
     except (ValueError, OverflowError):
         raise _misfit(name, spec) from None
     wanted = spec.numpy_dtype
+    if wanted == np.uint64 and found.dtype.kind in "fO":
+        # NOTE: of small and large ones together numpy makes float64
+        found = _whole(value, spec, name)
     if not found.size:
         return found.astype(wanted)
     kinds = {"b": "b", "i": "iu", "u": "iu", "f": "fiu"}[wanted.kind]
@@ -83,6 +86,17 @@ def tensor(value: Any, spec: TensorSpec, name: str) -> Tensor:
     if wanted.kind in "iu" and not (cast == found).all():
         raise _misfit(name, spec)
     return np.ascontiguousarray(cast).reshape(found.shape)
+
+
+def _whole(value: Any, spec: TensorSpec, name: str) -> Tensor:
+    """Numbers up to 64 bits, none of them through a float."""
+    found = np.array(value, object)
+    if set(map(type, found.ravel().tolist())) != {int}:
+        raise _misfit(name, spec)
+    try:
+        return found.astype(np.uint64)
+    except OverflowError:
+        raise _misfit(name, spec) from None
 
 
 def fitting(array: Tensor, spec: TensorSpec, name: str) -> Tensor:
