@@ -41,8 +41,8 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
 class Session(Protocol):
     """What is used of an `onnxruntime.InferenceSession`."""
 
-    def run(self, output_names: Sequence[str], input_feed: dict[str, Any]) -> list[Any]:
-        """Everything asked for, in that order."""
+    def run(self, output_names: Sequence[str], input_feed: dict[str, Any], run_options: Any = None) -> list[Any]:
+        """Everything asked for, in that order; setting `run_options.terminate` ends it early."""
 
 
 class Model(Struct, frozen=True):
@@ -84,6 +84,11 @@ class OnnxRuntime:
                 raise error from None
             log.warning("loaded with optimization = 'basic', because %r fails: %s", config.optimization, error)
             return session
+
+
+def stoppable() -> onnxruntime.RunOptions:
+    """Options of a run that may be ended between two of its nodes, from another thread."""
+    return onnxruntime.RunOptions()
 
 
 def _open(model: Model, config: Config, provider: Provider, optimization: str) -> Session:

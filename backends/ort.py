@@ -18,7 +18,7 @@ from backends._device import Opened, Opener
 from backends._failures import about_shapes, answer, logged, may_be_logged, of_device, out_of_memory, shown
 from backends._pace import NEVER
 from backends._plan import Plan, plans
-from backends._session import Config, OnnxRuntime, Session, Sessions, log
+from backends._session import Config, OnnxRuntime, Session, Sessions, log, stoppable
 from backends._signatures import not_found
 from gateway.errors import GatewayError, InferenceFailed, LoadFailed, OutOfMemory
 from gateway.interfaces import Backend, BackendStatus, ModelSource
@@ -104,7 +104,12 @@ class OrtBackend:
         await asyncio.to_thread(held.clear)
 
     async def _on_thread(self, session: Session, fetch: Sequence[str], feed: dict[str, Any]) -> list[Any]:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, session.run, fetch, feed)
+        options = stoppable()
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, session.run, fetch, feed, options)
+        except asyncio.CancelledError:
+            options.terminate = True  # nobody waits for it any more, and others wait for the thread
+            raise
 
     # When a run fails...
 

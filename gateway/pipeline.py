@@ -293,7 +293,7 @@ class Pipeline:
             if request.stream and operation.stream is not None:
                 return await self._stream(operation.stream, loaded, request, call, trace, visit)
             run = loaded.backend.infer(request)
-            if body is not None and not _MAY_BE_LONG.isdisjoint(loaded.metadata.extras):
+            if body is not None and (_waited(visit) or not _MAY_BE_LONG.isdisjoint(loaded.metadata.extras)):
                 response = await body.unless_gone(run)
             else:
                 response = await run
@@ -378,6 +378,11 @@ def _whole(reply: Reply) -> bytes:
     """The body of an answer that is kept; only what `stream` encodes comes in parts."""
     assert isinstance(reply.body, bytes)
     return reply.body
+
+
+def _waited(visit: Visit | None) -> bool:
+    """Whether others wait for the place as this request has, so that a client who leaves should free it."""
+    return visit is not None and visit.turn is not None
 
 
 def _with_allowance(reply: Reply, operation: Infer, visit: Visit) -> Reply:

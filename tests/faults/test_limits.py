@@ -96,6 +96,18 @@ def test_a_client_that_leaves_the_line_never_runs(live: LiveGateway) -> None:
     assert logged_once(live, "left-line")
 
 
+def test_a_client_that_leaves_gives_its_place_back(live: LiveGateway) -> None:
+    """Where others wait for places, a run ends with its client."""
+    before = live.metric("tensorgate_requests_cancelled_total", service="slow", stage="run")
+    with socket.create_connection(("127.0.0.1", live.port)) as connection:
+        with Busy(live, 1):
+            connection.sendall(head("/v1/models/slow:predict", f"Content-Length: {len(GOOD)}") + GOOD)
+            live.wait_for_metric("tensorgate_requests_waiting", 1, service="slow")
+        live.wait_for_metric("tensorgate_requests_waiting", 0, service="slow")
+    live.wait_for_metric("tensorgate_requests_running", 0, service="slow")
+    assert live.metric("tensorgate_requests_cancelled_total", service="slow", stage="run") == before + 1
+
+
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_rate_is_told_in_every_dialect(live: LiveGateway, dialect: str) -> None:
     """429 with Retry-After; OpenAI's clients also learn the limit."""

@@ -36,10 +36,10 @@ class Failing:
         self.session = session
         self.failures = failures
 
-    def run(self, output_names: Sequence[str], input_feed: dict[str, Any]) -> list[Any]:
+    def run(self, output_names: Sequence[str], input_feed: dict[str, Any], run_options: Any = None) -> list[Any]:
         if self.failures:
             raise self.failures.pop(0)
-        return self.session.run(output_names, input_feed)
+        return self.session.run(output_names, input_feed, run_options)
 
 
 class Machine:
