@@ -5,7 +5,7 @@ from msgspec import Struct
 
 from backends._failures import of_device, out_of_memory, shown
 from backends._graph import MODEL_FILE, Graph
-from backends._pace import Pace, measure
+from backends._pace import NEVER, Pace, measure
 from backends._plan import smallest
 from backends._session import Config, Model, Provider, Session, Sessions, log
 from gateway.errors import LoadFailed, OutOfMemory
@@ -35,7 +35,7 @@ class Opener:
         self._graph = graph
         self._config = config
         self._sessions = sessions
-        self._model = Model(directory / MODEL_FILE, graph.rewritten)
+        self._model = Model(directory / MODEL_FILE, graph.rewritten, graph.sized_by_values)
 
     def open(self) -> Opened:
         """A session as `source.device` has it. Raises LoadFailed or OutOfMemory."""
@@ -62,7 +62,10 @@ class Opener:
         session = self._session(provider)
         seconds, elements = self._warm_up(session, provider)
         status = BackendStatus(provider, note, fallbacks)
-        return Opened(session, Pace(seconds, elements), seconds is not None, status)
+        pace = Pace(seconds, elements)
+        if self._graph.sized_by_values:
+            pace.inline_elements = NEVER  # one number may ask for gigabytes
+        return Opened(session, pace, seconds is not None, status)
 
     def _session(self, provider: Provider) -> Session:
         try:

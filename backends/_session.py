@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Protocol
 import onnxruntime
 from msgspec import Meta, Struct
 
+from backends._arena import arena
 from backends._cuda import CUDA_PROVIDER, cuda_problem
 
 log = logging.getLogger("tensorgate.ort")
@@ -51,6 +52,8 @@ class Model(Struct, frozen=True):
     file: Path
     rewritten: bytes | None = None
     """Used instead of the file; its external data still lies beside the file."""
+    sized_by_values: bool = False
+    """Whether a client decides how much memory a run takes."""
 
 
 class Sessions(Protocol):
@@ -116,6 +119,9 @@ def _options(model: Model, config: Config, optimization: str) -> onnxruntime.Ses
     # PERF: a spinning thread burns a core for nothing between requests, and steals it from the event loop.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.add_session_config_entry("session.inter_op.allow_spinning", "0")
+    if model.sized_by_values and arena.make():
+        options.add_session_config_entry("session.use_env_allocators", "1")
+        options.add_session_config_entry("session.use_device_allocator_for_initializers", "1")
     if model.rewritten is not None:
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(model.file.parent))
     return options
