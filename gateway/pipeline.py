@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
+from gateway.admission import admit, granted
 from gateway.body import Body, ClientGone
 from gateway.bounds import Bounds
 from gateway.deadlines import in_time
@@ -26,7 +27,7 @@ from gateway.errors import (
     Unauthenticated,
 )
 from gateway.forwarding import FORWARDS, told_to_backend
-from gateway.grants import DESCRIBE, INFER, Grant
+from gateway.grants import Grant
 from gateway.interfaces import Adapter, Answer, Defer, Describe, Index, Infer, Manage, Metrics, Ready, Status
 from gateway.lifecycle import Loaded
 from gateway.limits import Visit, Who
@@ -112,7 +113,9 @@ class Pipeline:
         try:
             if self._pressure.stage is Stage.OUT and not isinstance(route.operation, _GO_ON):
                 raise self._limits.refuse("memory", Overloaded("memory is short; try again later", 5.0))
-            opened = await self._admit(plane, route, call, trace)
+            # PERF: a coroutine only where some key needs one.
+            opened = await granted(plane, route, call, trace) if auth.has_slow else None
+            opened = admit(plane, route, call, trace, opened)
             body.check_length(call)
             payload = await body.read(call, ignores_unknown_codings=route.adapter.ignores_unknown_codings)
             if auth.verifies:
@@ -134,26 +137,11 @@ class Pipeline:
             route = self.paths.find(head)
             trace.protocol, trace.operation = route.protocol, route.name
             call = Call(head.method, route.path, route.params, head.query, head.headers, b"", trace.id)
-            await self._admit(self.plane, route, call, trace)
+            plane = self.plane
+            admit(plane, route, call, trace, await granted(plane, route, call, trace))
         except GatewayError as error:
             return self._refuse(error, head, trace)
         return None
-
-    async def _admit(self, plane: Plane, route: Route, call: Call, trace: Trace) -> Grant:
-        """What the call's key opens; raises Unauthenticated or Forbidden if that is nothing that it can mean."""
-        auth, operation = plane.auth, route.operation
-        asked = INFER if isinstance(operation, Infer) else DESCRIBE
-        if auth.has_slow and not isinstance(operation, Manage):
-            reachable = plane.directory.reachable(route, call)
-            opened = await auth.grant(call, reachable, trace.peer, route.protocol, asked)
-        else:
-            opened = auth.opened(call, route.protocol, asked)
-        if isinstance(operation, Manage):
-            auth.admit_control(call)
-        elif not isinstance(operation, Ready):
-            auth.admit_any(call, opened, plane.directory.reachable(route, call))
-        trace.key = opened.key
-        return opened
 
     def _refuse(self, error: GatewayError, head: Call, trace: Trace) -> Reply:
         claimant = self.paths.claimant(head)
@@ -183,7 +171,7 @@ class Pipeline:
             case Describe():
                 target = operation.target(call)
                 service = self._service(admitted, target)
-                metadata = self._choose(admitted, service, target, counts=False).metadata
+                metadata = admitted.plane.choose(service, target, call, counts=False).loaded.metadata
                 versions = directory.versions(service)
                 named = replace(metadata, name=target.model or service.name, versions=versions)
                 return operation.encode(named, call, target)
@@ -208,9 +196,13 @@ class Pipeline:
         admitted.plane.require_running(service)
         return service
 
-    def _choose(self, admitted: Admitted, service: Service, target: Target, *, counts: bool = True) -> Loaded:
+    def _choose(self, admitted: Admitted, service: Service, target: Target) -> Loaded:
         """The version that answers, of the service's deployment whose turn it is."""
-        choice = admitted.plane.choose(service, target, admitted.call, counts=counts)
+        if service.canary is None:
+            loaded = admitted.plane.directory.pick(service, target)
+            admitted.trace.version = loaded.version
+            return loaded
+        choice = admitted.plane.choose(service, target, admitted.call)
         admitted.trace.variant = choice.variant
         admitted.trace.version = choice.loaded.version
         if choice.missed:

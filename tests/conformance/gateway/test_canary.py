@@ -212,6 +212,21 @@ def test_copies_are_compared_and_cost_the_caller_nothing(live: LiveGateway) -> N
     assert live.metric("tensorgate_variant_seconds_count", service="watched", variant="stable") == 4
 
 
+def test_metadata_tells_of_either(live: LiveGateway) -> None:
+    """Of the stable one, unless the header says Always; that is no answer of a model, and counts for none."""
+    before = live.metric("tensorgate_variant_seconds_count", service="digits")
+
+    def inputs(**headers: str) -> list[dict[str, Any]]:
+        described = httpx.get(f"{live.url}/v2/models/digits", headers=headers).json()
+        assert described["name"] == "digits"
+        found: list[dict[str, Any]] = described["inputs"]
+        return found
+
+    assert [inputs()[0]["name"] for _ in range(10)] == ["x"] * 10
+    assert inputs(Canary="Always")[0] == {"name": "y", "datatype": "INT32", "shape": [-1]}
+    assert live.metric("tensorgate_variant_seconds_count", service="digits") == before
+
+
 def test_the_log_names_the_variant(live: LiveGateway) -> None:
     """So that one variant's requests can be found."""
     tfserving(live, "Always")
