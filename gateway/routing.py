@@ -103,7 +103,7 @@ class Directory:
         """Whether a service of that name answers."""
         service = self.get(name)
         model = self.model(service) if service else None
-        return model is not None and model.latest is not None and model.latest.backend.status.ready
+        return model is not None and model.latest is not None
 
     def taken(self, name: str) -> bool:
         """Whether the configuration gives that name to a service, or to a model that only its service shows."""
@@ -211,7 +211,7 @@ class Directory:
             return self._models.ready
         service = self.get(name)
         model = self.model(service) if service else None
-        return model is not None and model.latest is not None
+        return model is not None and model.latest is not None and model.latest.backend.status.ready
 
     def pick(self, service: Service, target: Target) -> Loaded:
         """The version that answers. Raises ModelNotFound, LabelNotFound or ModelNotReady, in the client's words."""
@@ -235,7 +235,8 @@ class Directory:
 def told(model: LoadedModel, name: str, aliases: tuple[str, ...] = ()) -> ModelStatus:
     """How the model stands, under a service's name."""
     metadata = model.latest.metadata if model.latest else None
-    return replace(model.status, name=name, metadata=metadata, aliases=aliases)
+    unready = tuple(number for number, one in model.versions.items() if not one.backend.status.ready)
+    return replace(model.status, name=name, metadata=metadata, aliases=aliases, unready=unready)
 
 
 def _not_found(name: str, target: Target, text: str) -> ModelNotFound:

@@ -124,6 +124,8 @@ class ModelStatus(Struct, frozen=True):
     """What the newest version that answers says of itself; set for `Index` and `Status`."""
     aliases: tuple[str, ...] = ()
     """Other names of the service; set as `metadata` is."""
+    unready: tuple[int, ...] = ()
+    """Versions that are loaded, and yet cannot answer just now; set as `metadata` is."""
 
 
 class Target(Struct, frozen=True):

@@ -79,7 +79,8 @@ def is_ready(status: ModelStatus | None, target: Target) -> bool:
     wanted = status.labels.get(target.label) if target.label is not None else target.version
     if wanted is None and target.label is not None:
         return False
-    return any(one.state == "AVAILABLE" and wanted in (None, one.version) for one in status.versions)
+    ready = (one.version for one in status.versions if one.state == "AVAILABLE" and one.version not in status.unready)
+    return any(wanted in (None, version) for version in ready)
 
 
 def index(models: Sequence[ModelStatus], ready_only: bool) -> Iterator[dict[str, str]]:

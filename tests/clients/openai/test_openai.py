@@ -23,16 +23,36 @@ app_codes = ["opensesame"]
 """
 
 
-@pytest.fixture(scope="module", params=["/v1", "/openai/v1"])
+REMOTE = 'backend = "remote"\n[remote]\nkind = "openai"\nurls = ["{url}/v1"]\napi_key = {{ file = "key" }}\n'
+
+
+def _stand_before(url: str, base: Path) -> Path:
+    """The configuration of a gateway whose models are those of the other one."""
+    for name, more in (("tinychat", ""), ("embedder", 'offers = ["embeddings"]\n')):
+        folder = base / "models" / name
+        folder.mkdir(parents=True)
+        (folder / "key").write_text("opensesame\n", "utf-8")
+        (folder / "model.toml").write_text(REMOTE.format(url=url) + more, "utf-8")
+    (base / "config.toml").write_text(CONFIG, "utf-8")
+    return base / "config.toml"
+
+
+@pytest.fixture(scope="module", params=["/v1", "/openai/v1", "remote"])
 def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """What came of every call of openai_calls.py, with every protocol on."""
+    """What came of every call of openai_calls.py, with every protocol on; once with a gateway behind the gateway."""
     base = tmp_path_factory.mktemp("openai")
     models.write(base / "models")
     (base / "config.toml").write_text(CONFIG, "utf-8")
     with gateway(base / "config.toml") as live:
         live.wait_until("/readyz", 200)
         script = Path(__file__).with_name("openai_calls.py")
-        yield run("openai", script, f"{live.url}{request.param}")
+        if request.param == "remote":
+            with gateway(_stand_before(live.url, base / "front")) as front:
+                front.wait_until("/readyz", 200)
+                yield run("openai", script, f"{front.url}/v1")
+                front.wait_for_metric("tensorgate_requests_in_flight", 0)
+        else:
+            yield run("openai", script, f"{live.url}{request.param}")
         live.wait_for_metric("tensorgate_requests_in_flight", 0)
 
 
