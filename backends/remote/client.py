@@ -120,9 +120,10 @@ class Client:
         """The answer, if its status is good. Raises Miss."""
         config = self._config
         head_ends = monotonic() + config.head_seconds
+        request = self._request(server, ask)
         try:
             async with asyncio.timeout(max(0.0, min(head_ends, ends) - monotonic())):
-                response = await self._transport.handle_async_request(self._request(server, ask))
+                response = await self._transport.handle_async_request(request)
                 if response.status_code == 200:
                     return response
                 try:
@@ -135,13 +136,16 @@ class Client:
         except (httpx.HTTPError, httpx.StreamError) as error:
             raise (miss_of(error) if isinstance(error, httpx.HTTPError) else Miss(
                 broken_off(), again=False, blames=True)) from error  # fmt: skip
-        raise self._refused(response, body)
+        raise self._refused(request, response, body)
 
-    def _refused(self, response: httpx.Response, body: bytes) -> Miss:
+    def _refused(self, request: httpx.Request, response: httpx.Response, body: bytes) -> Miss:
         status = response.status_code
         error = refusal_of(status, response.headers, body, self.secrets)
         again = status in self._config.retry_statuses
-        return Miss(error, again=again, blames=status >= 500, wait=retry_after(response.headers))
+        miss = Miss(error, again=again, blames=status >= 500, wait=retry_after(response.headers))
+        # For the log, where it is the gateway's own affair.
+        miss.__cause__ = RuntimeError(f"{request.url} answered {status}: {body[:500]!r}")
+        return miss
 
     def _request(self, server: Server, ask: Ask) -> httpx.Request:
         config = self._config
