@@ -23,6 +23,7 @@ from gateway.observe import Observer
 from gateway.paths import PAGES
 from gateway.pipeline import Pipeline
 from gateway.proxy import Proxy
+from gateway.stages import ASKS, server_timing
 from gateway.streaming import Closable
 from gateway.trace import RequestIds, Trace, given_id
 from gateway.types import Call, Reply
@@ -138,7 +139,9 @@ class Gateway:
         """A request comes in."""
         self._observer.in_flight += 1
         peer = scope["client"][0] if scope["client"] else ""
-        return Trace(given_id(head) or self._ids(), peer, head.method, head.raw_path)
+        trace = Trace(given_id(head) or self._ids(), peer, head.method, head.raw_path)
+        trace.timed = head.header(ASKS) == "1"
+        return trace
 
     def _over(self, trace: Trace) -> None:
         """Count a request, and note it in the log."""
@@ -154,6 +157,8 @@ class Gateway:
         ]
         if trace.variant:
             headers.append((b"x-tensorgate-variant", trace.variant.encode("ascii")))
+        if trace.timed:
+            headers.append((b"server-timing", server_timing(trace).encode("ascii")))
         for name, value in reply.headers:
             headers.append((name.encode("latin-1"), value.encode("latin-1")))
         if self.draining or closes:

@@ -10,9 +10,11 @@ from prometheus_client import CollectorRegistry, PlatformCollector, ProcessColle
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from gateway.differences import ShadowReports
+from gateway.stages import StageCounts
 from gateway.summary import VersionSummary
 from gateway.trace import Trace
 from gateway.types import RequestSeries, State
+from gateway.usermetrics import UserMetrics
 from gateway.variants import Variants
 
 BUCKET_BOUNDS = tuple(1e-5 * 1.8**step for step in range(33))
@@ -43,6 +45,8 @@ class Observer:
         self._versions = versions
         self._more = more
         self.in_flight = 0
+        self.stages = StageCounts()
+        self.user_metrics = UserMetrics()
         self.variants = Variants()
         self.shadows = ShadowReports()
         self._registry = CollectorRegistry()
@@ -62,6 +66,8 @@ class Observer:
         counts.bytes_in += trace.bytes_in
         counts.bytes_out += trace.bytes_out
         counts.buckets[bisect_left(BUCKET_BOUNDS, seconds)] += 1
+        if trace.marks:
+            self.stages.record(trace)
         if trace.variant:
             self.variants.record(trace)
 
@@ -82,8 +88,10 @@ class Observer:
         gauge = GaugeMetricFamily("tensorgate_requests_in_flight", "Requests being answered now")
         gauge.add_metric([], self.in_flight)
         yield gauge
+        yield from self.stages.collect()
         for collect in self._more:
             yield from collect()
+        yield from self.user_metrics.collect()
         yield from self.variants.collect()
         yield from self.shadows.collect()
         yield from self._model_metrics()

@@ -41,7 +41,7 @@ from gateway.pressure import Stage
 from gateway.routing import Service, told
 from gateway.shadow import Shadows
 from gateway.streaming import Both, Chunks, Parts
-from gateway.trace import Trace
+from gateway.trace import DECODE, ENCODE, QUEUE, RECEIVE, RUN, Trace, current
 from gateway.types import Call, InferenceRequest, InferenceResponse, Reply, RequestSeries, Target
 
 _MAY_BE_LONG = frozenset({"task", "has", FORWARDS})
@@ -107,6 +107,7 @@ class Pipeline:
         except RequestError as error:
             return self._refuse(error, head, trace)
         trace.protocol, trace.operation = route.protocol, route.name
+        current.set(trace)
         call = Call(head.method, route.path, route.params, head.query, head.headers, b"", trace.id, head.deadline)
         plane = self.plane
         auth = plane.auth
@@ -118,6 +119,7 @@ class Pipeline:
             opened = admit(plane, route, call, trace, opened)
             body.check_length(call)
             payload = await body.read(call, ignores_unknown_codings=route.adapter.ignores_unknown_codings)
+            trace.mark(RECEIVE)
             if auth.verifies:
                 opened = await self._offload.run(len(body.sent), auth.verified, head, opened, body.sent)
             call = Call(
@@ -241,6 +243,7 @@ class Pipeline:
                 await admitted.body.unless_gone(visit.come_in(), after=0.0)
             if loaded is None or visit.turn is not None:
                 loaded = self._choose(admitted, service, target)
+            admitted.trace.mark(QUEUE)
             stage = "run"
             answered = None
             if service.canary is not None:
@@ -272,6 +275,7 @@ class Pipeline:
         loaded.acquire()
         try:
             request = await self._offload.decode(operation, call, target, loaded.metadata)
+            trace.mark(DECODE)
             if isinstance(request, Reply):
                 return request
             check_outputs(request, loaded.metadata, self._limits.output_bytes)
@@ -289,10 +293,15 @@ class Pipeline:
                 response = await body.unless_gone(run)
             else:
                 response = await run
+            trace.mark(RUN)
+            if "metrics" in response.parameters:
+                self._observer.user_metrics.record(trace.service, response.parameters["metrics"])
             size = check_answer(response, self._limits.output_bytes)
             if answered is not None:
                 answered(request, response)
-            return await self._offload.run(size, operation.encode, response, request, call)
+            reply = await self._offload.run(size, operation.encode, response, request, call)
+            trace.mark(ENCODE)
+            return reply
         finally:
             loaded.release()
 
@@ -338,6 +347,7 @@ class Pipeline:
         parts = Parts(loaded.backend.stream(request), held, failed, request.deadline)
         try:
             await parts.prime()
+            trace.mark(RUN)
             reply = encode(parts, request, call)
         except BaseException:
             await parts.aclose()
