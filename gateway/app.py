@@ -123,6 +123,8 @@ class Gateway:
                 return
             reply = await self._pipeline.answer(head, body, trace)
             trace.status = reply.status
+            if self._observer.recorders is not None:
+                self._observer.recorders.answered(head, body.sent, reply, trace)
             if isinstance(reply.body, bytes):
                 trace.bytes_out = len(reply.body)
                 await self._send(reply, reply.body, trace, body, body.unread(head), send)
@@ -141,6 +143,8 @@ class Gateway:
         peer = scope["client"][0] if scope["client"] else ""
         trace = Trace(given_id(head) or self._ids(), peer, head.method, head.raw_path)
         trace.timed = head.header(ASKS) == "1"
+        if self._observer.recorders is not None:
+            self._observer.recorders.begin(head, trace)
         return trace
 
     def _over(self, trace: Trace) -> None:

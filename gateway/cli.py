@@ -6,6 +6,7 @@ import logging
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from time import perf_counter
 
 import httpx
 import msgspec
@@ -16,6 +17,7 @@ from gateway.config import Config, ConfigError
 from gateway.models import Models
 from gateway.paths import PAGES, PathTable
 from gateway.protocols import load_adapters
+from gateway.replay import Report, replay, told
 from gateway.server import Assembly, listen, serve
 from gateway.summary import VersionSummary
 
@@ -57,6 +59,12 @@ def _parser() -> argparse.ArgumentParser:
     _add_sources(shown)
     _add_device(shown)
     shown.add_argument("--url", default="http://127.0.0.1:8080", help="the running gateway (default %(default)s)")
+    again = command("replay", _replay, "Ask the requests of a payload log again, and compare the answers.")
+    again.add_argument("files", type=Path, nargs="+", metavar="FILE", help="a file of the log, or its folder")
+    again.add_argument("--url", default="http://127.0.0.1:8080", help="the gateway to ask (default %(default)s)")
+    again.add_argument("--connections", type=int, default=1, help="requests at a time (default %(default)s)")
+    again.add_argument("--tolerance", type=float, default=1e-5, help="how far numbers may differ (default %(default)s)")
+    again.add_argument("--header", action="append", default=[], metavar="NAME:VALUE", help="sent along, as a key is")
     return parser
 
 
@@ -212,13 +220,50 @@ def _routes(options: argparse.Namespace) -> int:
 
 def _models(options: argparse.Namespace) -> int:
     if options.config is None and not options.models:
-        models = _running(options.url)
+        models = _running(_with_scheme(options.url))
     else:
         settings, base, roots = _settings(options)
         single = {name: base / folder for name, folder in settings.models.items()}
         models = asyncio.run(_loaded(Models(roots, settings.gateway.device, single)))
     print("\n".join(_table(models)))
     return 1 if any(one.error for one in models) else 0
+
+
+def _replay(options: argparse.Namespace) -> int:
+    headers = {}
+    for header in options.header:
+        name, colon, value = header.partition(":")
+        if not colon or not name.strip():
+            raise ConfigError(f"--header {name[:64]!r}: expected NAME:VALUE")
+        headers[name.strip()] = value.strip()
+    if options.connections < 1:
+        raise ConfigError("--connections: expected at least 1")
+    started, said = perf_counter(), 0.0
+
+    def progress(report: Report) -> None:
+        nonlocal said
+        if sys.stderr.isatty() and perf_counter() - said > 0.2:
+            said = perf_counter()
+            print(f"\r{report.sent} asked, {report.differing} different", end="", file=sys.stderr, flush=True)
+
+    report = asyncio.run(
+        replay(
+            options.files,
+            _with_scheme(options.url),
+            connections=options.connections,
+            tolerance=options.tolerance,
+            headers=headers,
+            progress=progress,
+        )
+    )
+    if said:
+        print(file=sys.stderr)
+    print("\n".join(told(report, options.tolerance, perf_counter() - started)))
+    return 0 if report.good else 1
+
+
+def _with_scheme(url: str) -> str:
+    return url.rstrip("/") if "://" in url else f"http://{url.rstrip('/')}"
 
 
 def _running(url: str) -> list[VersionSummary]:

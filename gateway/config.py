@@ -14,6 +14,8 @@ from gateway.limitsconfig import LimitsConfig as LimitsConfig
 from gateway.limitsconfig import MemoryConfig as MemoryConfig
 from gateway.limitsconfig import MiB, Positive, Seconds
 from gateway.limitsconfig import ServiceLimitsConfig as ServiceLimitsConfig
+from gateway.observeconfig import PayloadLogConfig as PayloadLogConfig
+from gateway.observeconfig import TelemetryConfig as TelemetryConfig
 from gateway.serviceconfig import NAME_PATTERN as NAME_PATTERN
 from gateway.serviceconfig import AnalysisConfig as AnalysisConfig
 from gateway.serviceconfig import AwsCredential as AwsCredential
@@ -109,6 +111,8 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     """Name to the folder of that one model."""
     models_control: ModelsControlConfig = ModelsControlConfig()
     results: ResultsConfig = ResultsConfig()
+    payload_log: PayloadLogConfig = PayloadLogConfig()
+    telemetry: TelemetryConfig = TelemetryConfig()
     default_service: str = ""
     output_dir: str = ""
     """Where models may write: each gets the folder VERSION/MODEL in it, VERSION being its service's."""

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, PlatformCollector, ProcessColle
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from gateway.differences import ShadowReports
+from gateway.recorders import Recorders
 from gateway.stages import StageCounts
 from gateway.summary import VersionSummary
 from gateway.trace import Trace
@@ -44,6 +45,7 @@ class Observer:
         self._counts: dict[tuple[str, str, str, int], _Counts] = {}
         self._versions = versions
         self._more = more
+        self.recorders: Recorders | None = None
         self.in_flight = 0
         self.stages = StageCounts()
         self.user_metrics = UserMetrics()
@@ -70,6 +72,8 @@ class Observer:
             self.stages.record(trace)
         if trace.variant:
             self.variants.record(trace)
+        if self.recorders is not None:
+            self.recorders.end(trace)
 
     def series(self) -> list[RequestSeries]:
         """The counters as data, for an adapter that shows them under its protocol's own names."""
@@ -91,6 +95,8 @@ class Observer:
         yield from self.stages.collect()
         for collect in self._more:
             yield from collect()
+        if self.recorders is not None:
+            yield from self.recorders.collect()
         yield from self.user_metrics.collect()
         yield from self.variants.collect()
         yield from self.shadows.collect()

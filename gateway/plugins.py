@@ -48,6 +48,17 @@ def load_rpc() -> ModuleType:
         raise ConfigError("gateway.grpc_port: gRPC is not installed here; install tensorgate[grpc]") from None
 
 
+def load_tracing() -> ModuleType:
+    """The module that makes spans. Raises ConfigError where OpenTelemetry is not installed."""
+    try:
+        return importlib.import_module("gateway.tracing")
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("opentelemetry"):
+            raise
+        text = "telemetry.endpoint: OpenTelemetry is not installed here; install tensorgate[otel]"
+        raise ConfigError(text) from None
+
+
 def _find(kind: Kind, name: str) -> ModuleType | None:
     if name.isidentifier() and not name.startswith("_"):
         _refuse_shadow(kind)

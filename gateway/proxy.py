@@ -37,7 +37,7 @@ from gateway.pressure import Stage
 from gateway.relay import Relay
 from gateway.routing import Service
 from gateway.trace import Trace
-from gateway.types import Call, Target
+from gateway.types import Call, Target, trace_headers
 
 PROTOCOL = "custom"
 
@@ -198,13 +198,17 @@ def _refusal(error: GatewayError, head: Call, trace: Trace) -> Iterator[Message]
 
 
 def _told(passage: Passage, head: Call, trace: Trace) -> Headers:
-    return forwarded(
+    told = forwarded(
         head.headers,
         peer=trace.peer,
         prefix=passage.prefix,
         request_id=trace.id,
         hidden=hides_authorization(head.headers, passage.service.protected),
     )
+    if not (own := trace_headers.get()):
+        return told
+    kept = [one for one in told if one[0] not in (b"traceparent", b"tracestate")]
+    return [*kept, *((name.encode("ascii"), value.encode("latin-1")) for name, value in own)]
 
 
 def _target(upstream: Upstream, passage: Passage, head: Call) -> bytes:

@@ -94,6 +94,8 @@ class RpcServer:
         trace.bytes_in = len(message)
         observer = self._observer
         observer.in_flight += 1
+        if observer.recorders is not None:
+            observer.recorders.begin(head, trace)
         body = Body(_whole(message), self._config.limits, self._bodies)
         try:
             reply = await self._pipeline.answer(head, body, trace)

@@ -33,6 +33,7 @@ from gateway.plane import draw
 from gateway.protocol import Listener, bounded
 from gateway.protocols import load_adapters
 from gateway.proxy import Proxy
+from gateway.recorders import recorders
 from gateway.relay import MESSAGE_BYTES
 from gateway.residency import model_memory
 from gateway.routing import Directory
@@ -91,6 +92,7 @@ class Assembly:
         self.observer = Observer(
             self.models.describe, self.bounds.collect, lambda: residencymetrics.collect(self.models.memory)
         )
+        self.observer.recorders = recorders(config, base)
         self.log = AccessLog() if config.gateway.access_log == "json" else None
         self.deferrals = Deferrals(config, base)
         self.pipeline = Pipeline(
@@ -195,11 +197,15 @@ class Serving:
             beside = [*background, assembly.deferrals.clean(), assembly.bounds.pressure.watch()]
             if assembly.log is not None:
                 beside.append(assembly.log.run())
+            if (kept := assembly.observer.recorders) is not None:
+                beside.append(kept.run())
             running = [tasks.create_task(one) for one in beside]
             await serving
             await assembly.deferrals.close(server.stop_at - asyncio.get_running_loop().time())
             for task in running:
                 task.cancel()
+        if kept is not None:
+            await kept.close()
         # Whoever is still in flight now has had its time, or a second signal ended it.
         await assembly.models.close(drain_seconds=0.1)
 

@@ -82,6 +82,10 @@ class Trace:
         # PERF: 0.1 us.
         self.marks.append((stage, perf_counter()))
 
+    def elapsed(self) -> float:
+        """Seconds since the start."""
+        return perf_counter() - self.started
+
     def stages(self) -> Iterator[tuple[int, float, float]]:
         """Each stage with its start and its end; a wait for a batch is a stage of its own."""
         start = self.started

@@ -1,6 +1,7 @@
 """The vocabulary every room speaks: tensors and signatures on the model side, Call and Reply on the HTTP side."""
 
 from collections.abc import AsyncIterator, Mapping
+from contextvars import ContextVar
 from typing import Any, Literal
 
 import numpy as np
@@ -16,6 +17,9 @@ Method = Literal["predict", "classify", "regress"]
 State = Literal["START", "LOADING", "AVAILABLE", "UNLOADING", "END"]
 
 DEFAULT_SIGNATURE = "serving_default"
+
+trace_headers: ContextVar[tuple[tuple[str, str], ...]] = ContextVar("trace_headers", default=())
+"""Of a request that is traced, W3C's traceparent and tracestate: for servers that are asked on its behalf."""
 
 INT64_MAX = (1 << 63) - 1
 """The greatest version that a model can have."""

@@ -19,6 +19,8 @@ from gateway.bounds import Bounds
 from gateway.cli import main
 from gateway.interfaces import SignatureConfig
 from gateway.observe import Observer
+from gateway.payloadlog import PayloadLog
+from gateway.recorders import Recorders
 from gateway.residency import ModelMemory
 from gateway.types import ResponseForm
 
@@ -33,6 +35,8 @@ TABLES: dict[str, type[msgspec.Struct]] = {
     "`[services.NAME.limits]`": config.ServiceLimitsConfig,
     "`[limits.memory]`": config.MemoryConfig,
     "`limits.key`": config.KeyLimitsConfig,
+    "`[payload_log]`": config.PayloadLogConfig,
+    "`[telemetry]`": config.TelemetryConfig,
     "`[results]`": config.ResultsConfig,
     "`[models_control]`": config.ModelsControlConfig,
     "`[services.NAME]`": config.ServiceConfig,
@@ -120,7 +124,9 @@ def _is_operation(kind: object) -> bool:
 
 def _observer() -> Observer:
     memory = ModelMemory(residency.Bounds())
-    return Observer(tuple, Bounds(config.Config()).collect, lambda: residencymetrics.collect(memory))
+    observer = Observer(tuple, Bounds(config.Config()).collect, lambda: residencymetrics.collect(memory))
+    observer.recorders = Recorders(PayloadLog(config.PayloadLogConfig(), ROOT))
+    return observer
 
 
 def test_metrics_are_documented() -> None:
@@ -135,7 +141,7 @@ def test_log_fields_are_documented() -> None:
     assert named == set(AccessLine.__struct_fields__)
 
 
-@pytest.mark.parametrize("command", ["serve", "check", "routes", "models"])
+@pytest.mark.parametrize("command", ["serve", "check", "routes", "models", "replay"])
 def test_command_line_is_documented(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     """docs/configuration.md shows every option of every command."""
     with pytest.raises(SystemExit):
