@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from gateway.budgets import Clock, MakeBudget, Rates, TokenBucket
 from gateway.config import Config
 from gateway.deadlines import deadline_of, too_late
@@ -29,6 +31,8 @@ class Who(NamedTuple):
     """A digest of the key; empty for all who have none."""
     line: bytes
     """In which line it waits: the key's, else the address's."""
+    id: str = ""
+    """Of a key that has one."""
 
 
 Caller = Callable[[], Who]
@@ -47,9 +51,10 @@ class Tally:
 class _Key:
     """What one key uses of one service."""
 
-    __slots__ = ("inside", "rates")
+    __slots__ = ("id", "inside", "rates")
 
-    def __init__(self, rates: Rates) -> None:
+    def __init__(self, rates: Rates, id: str) -> None:
+        self.id = id
         self.inside = 0
         """Its requests that wait or run."""
         self.rates = rates
@@ -132,10 +137,11 @@ class Gate:
         self._rates.tune(limits)
         self._keys = {name: key for name, key in self._keys.items() if key.inside or not key.rates.full}
         for key in self._keys.values():
-            key.rates.tune(limits.key)
-        self._per_key = limits.key != KeyLimitsConfig()
+            key.rates.tune(self._of_key(key.id))
+        self._per_key = bool(limits.keys) or limits.key != KeyLimitsConfig()
         self._rated = self._per_key or bool(self._rates.requests or self._rates.bytes)
-        self.counts_rows = bool(limits.rows_per_second or limits.key.rows_per_second)
+        of_keys = (limits.key, *limits.keys.values())
+        self.counts_rows = bool(limits.rows_per_second or any(one.rows_per_second for one in of_keys))
         self._admit()
 
     @property
@@ -155,7 +161,7 @@ class Gate:
             if full:
                 self._check_line(visit)
             if self._rated:
-                self._take(visit, who.key, len(call.body))
+                self._take(visit, who, len(call.body))
         if full:
             self._line_up(visit)
         else:
@@ -167,15 +173,15 @@ class Gate:
         """Count a request that needs no place here. Raises RateLimited."""
         if self._rated:
             visit = Visit(self, None, 0.0)
-            self._take(visit, caller().key, len(call.body))
+            self._take(visit, caller(), len(call.body))
             visit.release()
 
     # Rates...
 
-    def _take(self, visit: Visit, name: bytes, size: int) -> None:
+    def _take(self, visit: Visit, who: Who, size: int) -> None:
         """What the request uses of every budget, or nothing."""
-        key = self._key(name) if self._per_key else None
-        most = self.limits.key.concurrency
+        key = self._key(who) if self._per_key else None
+        most = self._of_key(who.id).concurrency
         if key is not None and most and key.inside >= most:
             text = f"this key has {most} requests under way already, which is as many as it may have"
             raise self._refuse("key_concurrency", RateLimited(text, max(self._mean, 0.1)))
@@ -215,11 +221,15 @@ class Gate:
         left = budget.left()
         return Allowance(max(1, int(budget.rate)), max(0, int(left)), max(0.0, (1 - left) / budget.rate))
 
-    def _key(self, name: bytes) -> _Key:
-        key = self._keys.get(name)
+    def _of_key(self, id: str) -> KeyLimitsConfig:
+        return self.limits.keys.get(id, self.limits.key)
+
+    def _key(self, who: Who) -> _Key:
+        key = self._keys.get(who.key)
         if key is None:
-            key = self._keys[name] = _Key(Rates(f"{self.service} {name.hex()}", self._make))
-            key.rates.tune(self.limits.key)
+            # The id of a key is the same in every process, and so is the budget.
+            key = self._keys[who.key] = _Key(Rates(f"{self.service} {who.id or who.key.hex()}", self._make), who.id)
+            key.rates.tune(self._of_key(who.id))
         return key
 
     def _over(self, reason: str, rate: float, seconds: float) -> CapacityError:
@@ -323,6 +333,10 @@ class Limits:
         self._general = config.limits.service
         self.output_bytes = config.limits.output_bytes
         self._own: Mapping[str, ServiceLimitsConfig] = {name: one.limits for name, one in config.services.items()}
+        self._of_keys = {
+            name: {key.id: key.limits for key in one.keys if key.limits is not None}
+            for name, one in config.services.items()
+        }
         for gate in self._gates.values():
             gate.tune(self._said(gate.service))
 
@@ -352,4 +366,6 @@ class Limits:
 
     def _said(self, service: str) -> ServiceLimits:
         own = self._own.get(service)
-        return resolved(self._general) if own is None else resolved(own, self._general)
+        if own is None:
+            return resolved(self._general)
+        return replace(resolved(own, self._general), keys=self._of_keys[service])

@@ -1,5 +1,6 @@
 """What may be used of the gateway: by one request, by a service's callers, by all clients together."""
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -52,6 +53,8 @@ class ServiceLimits(Struct, frozen=True):
     deadline_ms: int = 0
     max_deadline_ms: int = 0
     key: KeyLimitsConfig = KeyLimitsConfig()
+    keys: Mapping[str, KeyLimitsConfig] = {}
+    """By id: those of keys that have limits of their own, in the place of `key`."""
 
 
 def resolved(*tables: ServiceLimitsConfig) -> ServiceLimits:

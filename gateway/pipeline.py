@@ -72,7 +72,7 @@ class Admitted(Struct, frozen=True):
     def who(self) -> Who:
         """Whose budgets it uses."""
         key = self.plane.auth.caller(self.call, self.opened)
-        return Who(key, key or self.trace.peer.encode())
+        return Who(key, key or self.trace.peer.encode(), self.opened.key)
 
 
 class Pipeline:

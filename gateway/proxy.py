@@ -175,7 +175,7 @@ class Proxy:
 
 def _who(passage: Passage, head: Call, opened: Grant, trace: Trace) -> Who:
     key = passage.plane.auth.caller(head, opened)
-    return Who(key, key or trace.peer.encode())
+    return Who(key, key or trace.peer.encode(), opened.key)
 
 
 def _status(error: GatewayError) -> int:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from gateway.limitsconfig import Positive, ServiceLimitsConfig
+from gateway.limitsconfig import KeyLimitsConfig, Positive, ServiceLimitsConfig
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z"
 """Services, models, labels: nothing that a file system or a URL could read as more than a name."""
@@ -90,6 +90,8 @@ class KeyConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """For people."""
     scopes: tuple[KeyScope, ...] = ()
     """The operations and protocols that it opens; empty means all."""
+    limits: KeyLimitsConfig | None = None
+    """What it may use of the service, in the place of the service's `limits.key`."""
     expires_at: Moment | None = None
     """In a rotation: the end of the overlap."""
     revoked: bool = False
