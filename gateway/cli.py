@@ -12,7 +12,7 @@ import httpx
 import msgspec
 import uvloop
 
-from gateway import __version__, config, defaults, repository
+from gateway import __version__, config, defaults, plugins, repository
 from gateway.config import Config, ConfigError
 from gateway.models import Models
 from gateway.paths import PAGES, PathTable
@@ -109,18 +109,25 @@ def _settings(options: argparse.Namespace) -> tuple[Config, Path, tuple[Path, ..
 
 def _serve(options: argparse.Namespace) -> int:
     settings, base, roots = _settings(options)
+    control = plugins.load_control().prepare(settings, base) if settings.gateway.data_dir else None
+    if control is not None:
+        settings = msgspec.structs.replace(settings, services=control.services)
     assembly = Assembly(settings, base, roots)
     assembly.deferrals.prepare()
     sock = listen(settings.gateway.host, settings.gateway.port)
+    admin = listen(settings.gateway.admin_host, settings.gateway.admin_port) if control is not None else None
 
     async def started() -> None:
-        print("\n".join(_banner(assembly, sock.getsockname()[1])), flush=True)
+        print("\n".join(_banner(assembly, sock.getsockname()[1])))
+        if control is not None and admin is not None:
+            print("\n".join(_control_banner(settings.gateway.admin_host, admin.getsockname()[1], control.first_token)))
+        sys.stdout.flush()
 
     def read() -> Config:
         return _settings(options)[0]
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(assembly, sock, started, read=read))
+        runner.run(serve(assembly, sock, started, control and control.controls, admin, read))
     return 0
 
 
@@ -147,6 +154,13 @@ def _banner(assembly: Assembly, port: int) -> Iterable[str]:
     if default and assembly.directory.get(default) is None:
         problems["default_service"] = f"there is no service {default!r}"
     yield from (f"  problem    {name}: {problem}" for name, problem in problems.items())
+
+
+def _control_banner(host: str, port: int, first_token: str | None) -> Iterable[str]:
+    yield f"  control    http://{f'[{host}]' if ':' in host else host}:{port}/control/v1"
+    if first_token is not None:
+        yield f"  token      {first_token}"
+        yield "             the first administrator's, shown this once: put it into TENSORGATE_TOKEN"
 
 
 def _unasked(settings: Config) -> list[str]:

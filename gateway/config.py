@@ -24,6 +24,7 @@ from gateway.serviceconfig import ExpectationConfig as ExpectationConfig
 from gateway.serviceconfig import KeyConfig as KeyConfig
 from gateway.serviceconfig import Metric as Metric
 from gateway.serviceconfig import Name
+from gateway.serviceconfig import NodeConfig as NodeConfig
 from gateway.serviceconfig import ScalingConfig as ScalingConfig
 from gateway.serviceconfig import Secret as Secret
 from gateway.serviceconfig import ServiceConfig as ServiceConfig
@@ -60,6 +61,19 @@ class GatewayConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """How often the models folders are looked at for changes."""
     drain_seconds: Seconds = 30.0
     """How long requests in flight may take to finish after SIGTERM."""
+    data_dir: str = ""
+    """Where the control plane keeps what it knows, relative to the file; empty means that there is none."""
+    store: str | Secret = ""
+    """The control plane's database as SQLAlchemy's URL; empty means a SQLite file in `data_dir`."""
+    admin_host: str = "127.0.0.1"
+    admin_port: Port = 8081
+    """Where the control plane answers; 0 takes a free one."""
+    admin_token: Secret | None = None
+    """A token of an administrator beside those in the store; needed if `admin_host` is not this machine's own."""
+    sharing: bool = True
+    """Whether members of a project may share services at all."""
+    prune: bool = False
+    """Whether services that the file no longer names are taken out when a changed file is applied."""
     model_memory: Bytes = 0
     """What the loaded models may take together, for each process; 0 sets no bound."""
     model_idle_seconds: Annotated[float, Meta(ge=0)] = 0.0

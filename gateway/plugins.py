@@ -59,6 +59,11 @@ def load_tracing() -> ModuleType:
         raise ConfigError(text) from None
 
 
+def load_control() -> ModuleType:
+    """The control plane, whose database no gateway without one needs."""
+    return importlib.import_module("gateway.control")
+
+
 def _find(kind: Kind, name: str) -> ModuleType | None:
     if name.isidentifier() and not name.startswith("_"):
         _refuse_shadow(kind)

@@ -151,6 +151,18 @@ class CanaryConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Why the analysis took its requests away; with it, nothing is analysed."""
 
 
+class NodeConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """A service's `node` table: what one of its nodes may use."""
+
+    threads: Annotated[int, Meta(ge=0, le=1024)] = 0
+    """0 for what the model's own table says."""
+    memory_mib: Annotated[int, Meta(ge=0)] = 0
+    """A node that holds more is ended and started anew; 0 sets no bound."""
+    device: Literal["auto", "cuda", "cpu"] = "auto"
+    driver: Annotated[str, Meta(max_length=64)] = ""
+    """The accelerator driver's version that its machine must have; not together with `nodes_allowed`."""
+
+
 class ServiceConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """A `[services.NAME]` table."""
 
@@ -180,3 +192,23 @@ class ServiceConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Tables that lie over the protocols' own for calls of this service."""
     limits: ServiceLimitsConfig = ServiceLimitsConfig()
     """What its callers may use, over `[limits.service]`."""
+    project: str = ""
+    """Whose members share it, as `sharing` says."""
+    sharing: Literal["rw", "ro", "none"] = "none"
+    """What other members of the project may do with it: all, look and use, or nothing."""
+    environment: dict[str, str] = {}
+    """Variables over those of the model package."""
+    parameters: dict[str, str | int | float | bool] = {}
+    """Parameters over those of the model package; for type `custom` only."""
+    node: NodeConfig = NodeConfig()
+    nodes: Annotated[int, Meta(ge=0, le=1024)] = 1
+    """How many it has, unless `scaling` decides."""
+    nodes_allowed: tuple[Name, ...] = ()
+    """The machines that its nodes may run on; empty means all."""
+    scaling: ScalingConfig | None = None
+
+    def __post_init__(self) -> None:
+        if self.parameters and self.type != "custom":
+            raise ValueError(f"parameters are for services of type custom only, not {self.type}")
+        if self.node.driver and self.nodes_allowed:
+            raise ValueError("give either node.driver or nodes_allowed: a machine that is named has the driver it has")

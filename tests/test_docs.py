@@ -40,6 +40,8 @@ TABLES: dict[str, type[msgspec.Struct]] = {
     "`[results]`": config.ResultsConfig,
     "`[models_control]`": config.ModelsControlConfig,
     "`[services.NAME]`": config.ServiceConfig,
+    "`[services.NAME.node]`": config.NodeConfig,
+    "`[services.NAME.scaling]`": config.ScalingConfig,
     "Keys": config.Secret,
     "Signatures": config.AwsCredential,
     "`[[services.NAME.keys]]`": config.KeyConfig,

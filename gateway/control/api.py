@@ -1,0 +1,158 @@
+"""The control plane over HTTP: every endpoint of the table below PREFIX, and the operators' pages beside it."""
+
+import hmac
+import logging
+from typing import Any
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from gateway.control import governing, releasing, serving
+from gateway.control.accounts import User
+from gateway.control.document import document
+from gateway.control.endpoint import PREFIX, Ask, Endpoint, Reply
+from gateway.control.errors import ControlError, Invalid, NotAllowed, NotSignedIn
+from gateway.control.plane import Control
+
+BODY_BYTES = 4 << 20
+METRICS_TYPE = "text/plain; version=1.0.0; charset=utf-8"
+
+ENDPOINTS: tuple[Endpoint, ...] = (*serving.ENDPOINTS, *releasing.ENDPOINTS, *governing.ENDPOINTS)
+
+log = logging.getLogger("tensorgate.control")
+
+
+class Api:
+    """The ASGI application of the admin listener."""
+
+    def __init__(self, control: Control, open_pages: bool, admin_token: str = "") -> None:
+        self._control = control
+        self._open_pages = open_pages
+        """Whether metrics and status are shown without a token: on this machine's own address only."""
+        self._admin_token = admin_token.encode()
+        self._document = msgspec.json.encode(document(ENDPOINTS))
+        routes = [Route(PREFIX + one.path, self._answering(one), methods=[one.method]) for one in ENDPOINTS]
+        pages = {"/healthz": self._healthz, "/metrics": self._metrics, "/statusz": self._statusz}
+        pages[f"{PREFIX}/openapi.json"] = self._openapi
+        # Of paths that both match, the one without a field comes first: /services/delete is no service.
+        routes.sort(key=lambda route: "{" in route.path)
+        self._app = Starlette(
+            routes=[*(Route(path, page) for path, page in pages.items()), *routes],
+            exception_handlers={404: _not_found, 405: _not_found, Exception: _failed},
+        )
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await self._app(scope, receive, send)
+
+    def _answering(self, endpoint: Endpoint) -> Any:
+        async def answer(request: Request) -> Response:
+            try:
+                return await self._answer(endpoint, request)
+            except ControlError as error:
+                return _problem(error)
+
+        return answer
+
+    async def _answer(self, endpoint: Endpoint, request: Request) -> Response:
+        user = await self._user(request)
+        if endpoint.who == "admin" and user.role != "admin":
+            raise NotAllowed("this is for administrators only")
+        ask = Ask(
+            self._control,
+            user,
+            request.path_params,
+            request.query_params,
+            await _body(endpoint, request),
+            request.headers.get("if-match", ""),
+        )
+        for name in request.query_params:
+            if name not in endpoint.query:
+                known = ", ".join(endpoint.query) or "none"
+                raise Invalid(f"unknown; there are: {known}", name[:64])
+        given = await endpoint.handler(ask)
+        reply = given if isinstance(given, Reply) else Reply(given, endpoint.status)
+        if reply.status == 204:
+            return Response(status_code=204)
+        return Response(msgspec.json.encode(reply.body), reply.status, dict(reply.headers), "application/json")
+
+    async def _user(self, request: Request) -> User:
+        """Whose token the call has. Raises NotSignedIn."""
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        token = token.strip()
+        if scheme.lower() != "bearer" or not token:
+            raise NotSignedIn("send a token: Authorization: Bearer <token>")
+        if self._admin_token and hmac.compare_digest(token.encode("latin-1", "replace"), self._admin_token):
+            return User("admin-token", "admin")
+        user = await self._control.blocking(self._control.accounts.holder, token[:256])
+        if user is None:
+            raise NotSignedIn("the token is not valid")
+        return user
+
+    # Pages...
+
+    async def _healthz(self, request: Request) -> Response:
+        return Response("ok\n", media_type="text/plain")
+
+    async def _openapi(self, request: Request) -> Response:
+        return Response(self._document, media_type="application/json")
+
+    async def _metrics(self, request: Request) -> Response:
+        return await self._page(request, "metrics")
+
+    async def _statusz(self, request: Request) -> Response:
+        return await self._page(request, "describe")
+
+    async def _page(self, request: Request, what: str) -> Response:
+        try:
+            if not self._open_pages:
+                await self._user(request)
+        except ControlError as error:
+            return _problem(error)
+        assert self._control.fleet is not None
+        if what == "metrics":
+            return Response(await self._control.fleet.metrics(), headers={"content-type": METRICS_TYPE})
+        return Response(msgspec.json.encode(await self._control.fleet.describe()), media_type="application/json")
+
+
+async def _body(endpoint: Endpoint, request: Request) -> Any:
+    """The call's body as the endpoint takes it. Raises Invalid."""
+    if endpoint.takes is None:
+        return None
+    raw = bytearray()
+    try:
+        async for chunk in request.stream():
+            raw += chunk
+            if len(raw) > BODY_BYTES:
+                raise Invalid(f"the body is larger than {BODY_BYTES} bytes")
+    except ClientDisconnect:
+        raise Invalid("the body was cut short") from None
+    try:
+        return msgspec.json.decode(bytes(raw) or b"{}", type=endpoint.takes)
+    except msgspec.ValidationError as error:
+        text, _, path = str(error).partition(" - at `")
+        raise Invalid(text, path.rstrip("`").removeprefix("$").lstrip(".")) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Invalid(f"the body is not JSON: {error}") from None
+
+
+def _problem(error: ControlError) -> Response:
+    headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, NotSignedIn) else {}
+    body = {"error": {"message": str(error), "field": error.field, "status": error.status}}
+    return Response(msgspec.json.encode(body), error.status, headers, "application/json")
+
+
+async def _not_found(request: Request, error: Any) -> Response:
+    text = "no such path" if error.status_code == 404 else "the path exists, with other methods"
+    body = {
+        "error": {"message": f"{text}; {PREFIX}/openapi.json has all of them", "field": "", "status": error.status_code}
+    }
+    return Response(msgspec.json.encode(body), error.status_code, error.headers or {}, "application/json")
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    body = {"error": {"message": "internal error; the gateway's log has its reason", "field": "", "status": 500}}
+    return Response(msgspec.json.encode(body), 500, media_type="application/json")
