@@ -14,7 +14,18 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = [ROOT / ".ci" / "run", *sorted(path for path in (ROOT / "scripts").glob("[a-z]*") if not path.suffix)]
-LOCKS = ["build", "runtime", "test", "cuda", "grpc", "otel", "clients-openai", "clients-sagemaker", "clients-triton"]
+LOCKS = [
+    "build",
+    "runtime",
+    "test",
+    "cuda",
+    "grpc",
+    "otel",
+    "postgres",
+    "clients-openai",
+    "clients-sagemaker",
+    "clients-triton",
+]
 
 NOTE_TAKER = """#!/bin/bash
 # Stands for an interpreter: notes what it is asked to install, and makes a venv with itself in it.
@@ -180,7 +191,7 @@ def test_missing_venv_package_is_installed(checkout: Checkout, tmp_path: Path) -
 def test_unknown_profile_is_told(checkout: Checkout) -> None:
     """A misspelt argument is answered with the ones there are."""
     done = checkout.setup("tests")
-    assert (done.returncode, done.stderr) == (1, "setup: usage: scripts/setup [runtime|test|cuda|grpc|otel]\n")
+    assert (done.returncode, done.stderr) == (1, "setup: usage: scripts/setup [runtime|test|cuda|grpc|otel|postgres]\n")
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
@@ -224,7 +235,10 @@ def test_every_package_is_pinned_with_hashes(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "extra"),
-    [("runtime", None), *((name, extra) for name in ("test", "cuda", "grpc", "otel") for extra in (None, name))],
+    [
+        ("runtime", None),
+        *((name, extra) for name in ("test", "cuda", "grpc", "otel", "postgres") for extra in (None, name)),
+    ],
 )
 def test_lock_satisfies_the_project(name: str, extra: str | None) -> None:
     """Whatever pyproject.toml asks for is in the lock, in a version that it allows."""
@@ -234,7 +248,7 @@ def test_lock_satisfies_the_project(name: str, extra: str | None) -> None:
         assert requirement.specifier.contains(pinned[requirement.name.replace("_", "-")]), requirement
 
 
-@pytest.mark.parametrize("name", ["test", "cuda", "grpc", "otel"])
+@pytest.mark.parametrize("name", ["test", "cuda", "grpc", "otel", "postgres"])
 def test_locks_agree(name: str) -> None:
     """What a larger lock shares with the runtime's is the same version."""
     runtime = {pin.name: str(pin.specifier) for pin in _pins("runtime")}
@@ -245,7 +259,7 @@ def test_locks_agree(name: str) -> None:
 @pytest.mark.parametrize(
     ("machine", "package"), [("x86_64", "onnxruntime-gpu"), ("AMD64", "onnxruntime-gpu"), ("aarch64", "onnxruntime")]
 )
-@pytest.mark.parametrize("name", ["runtime", "test", "cuda", "grpc", "otel"])
+@pytest.mark.parametrize("name", ["runtime", "test", "cuda", "grpc", "otel", "postgres"])
 def test_one_onnx_runtime_only(name: str, machine: str, package: str) -> None:
     """Each platform gets one build of ONNX Runtime: two would overwrite each other's files."""
     builds = [pin for pin in _pins(name) if pin.name.startswith("onnxruntime")]
