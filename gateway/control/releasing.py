@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gateway import keys
-from gateway.config import CanaryConfig, KeyConfig, ScalingConfig, ServiceConfig
+from gateway.config import CanaryConfig, KeyConfig, KeyLimitsConfig, ScalingConfig, ServiceConfig
 from gateway.control import changes
 from gateway.control.endpoint import Ask, Endpoint, Reply, etag
 from gateway.control.errors import Conflict, Invalid, NotFound
@@ -38,6 +38,7 @@ class NewKey(Struct, frozen=True, forbid_unknown_fields=True):
     id: Name
     name: str = ""
     scopes: tuple[KeyScope, ...] = ()
+    limits: KeyLimitsConfig | None = None
     expires_at: datetime | None = None
     code: str = ""
 
@@ -128,7 +129,7 @@ async def _new_key(ask: Ask) -> Reply:
     name, _ = ask.service("operate")
     wanted: NewKey = ask.body
     code, hashed = await _hashed(wanted.code)
-    key = KeyConfig(wanted.id, hashed, wanted.name, wanted.scopes, wanted.expires_at)
+    key = KeyConfig(wanted.id, hashed, wanted.name, wanted.scopes, limits=wanted.limits, expires_at=wanted.expires_at)
     text = f"{name} has the key {key.id}"
     await ask.control.edit(ask.user.name, name, lambda one: changes.with_key(one, _checked(key)), "key", text)
     return Reply(KeyShown(code, key_view(key)), 201)
