@@ -132,6 +132,8 @@ class LanguageBackend:
             return questions.conversations(self._model, texts, fields)
         if "completions" in self._config.offers:
             return questions.prompts(self._model, texts, fields, request.parameters.get(questions.TOKENS))
+        if request.parameters.get(questions.TOKENS) is not None:
+            raise InvalidTensor("prompt: the server behind only chats, and takes no token ids")
         return questions.asked_as_user(self._model, texts, fields)
 
     def _texts(self, request: InferenceRequest) -> list[str]:

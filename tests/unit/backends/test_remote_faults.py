@@ -1,8 +1,12 @@
 """Servers behind a model that fail in every way: whose fault it was, who is asked again, what is told."""
 
 import asyncio
+import shutil
 import socket
+import ssl
+import subprocess
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -134,6 +138,25 @@ async def test_plain_server_behind_https() -> None:
     async with upstream(reset) as server, opened(server.url.replace("http:", "https:"), retries=0) as backend:
         with pytest.raises(NotReady):
             await backend.infer(request())
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+@on_loop
+async def test_certificates(tmp_path: Path) -> None:
+    """A certificate that nobody vouches for is refused, unless `ca_file` does."""
+    key, certificate = tmp_path / "key.pem", tmp_path / "ca.pem"
+    words = ("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=here")
+    whose = ("-addext", "subjectAltName=IP:127.0.0.1")
+    command = ["openssl", *words, *whose, "-keyout", str(key), "-out", str(certificate)]
+    await asyncio.to_thread(subprocess.run, command, check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    async with upstream(always(answer(chat("Hi"))), context) as server:
+        async with opened(server.url, retries=0) as backend:
+            with pytest.raises(NotReady):
+                await backend.infer(request())
+        async with opened(server.url, ca_file=str(certificate)) as backend:
+            assert (await backend.infer(request())).outputs["text"].tolist() == ["Hi"]
 
 
 @on_loop
