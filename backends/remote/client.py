@@ -67,9 +67,8 @@ class Client:
             return await answer.whole()
 
     async def probe(self, path: str, most_status: int) -> bool:
-        """Ask every server that is down, or any if none is known; whether one answers below that status."""
-        found = [await self._probe(server, path, most_status) for server in self.servers.all]
-        return any(found)
+        """Ask every server; whether one answers with at most that status."""
+        return any(await asyncio.gather(*(self._probe(server, path, most_status) for server in self.servers.all)))
 
     async def close(self) -> None:
         """Close all connections."""
