@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+from gateway.types import trace_headers
+
 Headers = list[tuple[bytes, bytes]]
 
 FORWARDS = "forwards"
@@ -47,9 +49,10 @@ def forwarded(headers: Headers, *, peer: str, prefix: str, request_id: str, hidd
 
 def told_to_backend(headers: Headers, names: Iterable[str], request_id: str) -> tuple[tuple[str, str], ...]:
     """What a backend that calls another server passes on: the headers that it asks for, and the request's id."""
-    wanted = frozenset(name.encode("latin-1") for name in names)
+    traced = trace_headers.get()
+    wanted = {name.encode("latin-1") for name in names} - {name.encode("latin-1") for name, _ in traced}
     found = tuple((name.decode(), value.decode("latin-1")) for name, value in headers if name in wanted)
-    return (*found, ("x-request-id", request_id))
+    return (*found, *traced, ("x-request-id", request_id))
 
 
 def hides_authorization(headers: Headers, protected: bool) -> bool:

@@ -1,8 +1,11 @@
 """Which headers a proxy passes on."""
 
+import contextvars
+
 import pytest
 
-from gateway.forwarding import Headers, forwarded, hides_authorization, kept
+from gateway.forwarding import Headers, forwarded, hides_authorization, kept, told_to_backend
+from gateway.types import trace_headers
 
 
 @pytest.mark.parametrize(
@@ -60,3 +63,21 @@ def test_whose_affair_the_authorization_is(
     headers = [(b"authorization", authorization)] if authorization is not None else []
     headers += [(b"x-tensorgate-key", b"k")] if own_key else []
     assert hidden == hides_authorization(headers, protected)
+
+
+def test_what_a_backend_is_told() -> None:
+    """It gets the headers that it asks for and the request's id; of two traces the gateway's own."""
+    headers = [(b"traceparent", b"theirs"), (b"x-tenant", b"t"), (b"cookie", b"c")]
+    names = ("traceparent", "x-tenant")
+    assert told_to_backend(headers, names, "r1") == (
+        ("traceparent", "theirs"),
+        ("x-tenant", "t"),
+        ("x-request-id", "r1"),
+    )
+
+    def traced() -> tuple[tuple[str, str], ...]:
+        trace_headers.set((("traceparent", "ours"),))
+        return told_to_backend(headers, names, "r1")
+
+    told = contextvars.copy_context().run(traced)
+    assert told == (("x-tenant", "t"), ("traceparent", "ours"), ("x-request-id", "r1"))
