@@ -66,8 +66,10 @@ async def load_version(
     if memory is None:
         backend = await _make(order, config)
     else:
+        # What is imported stays, so it must not count as the model's.
+        await asyncio.to_thread(_module, model.name, config.backend, "load")
         files = await asyncio.to_thread(_file_bytes, version.directory)
-        claim = Claim(model.name, version.version, files, bytes_of(config.memory), config.pinned)
+        claim = Claim(model.name, version.version, files, bytes_of(config.memory), config.pinned, config.backend)
         backend = await memory.admit(claim, functools.partial(_make, order, config))
     try:
         seconds = perf_counter() - started

@@ -20,9 +20,11 @@ from gateway.types import InferenceRequest, InferenceResponse, ModelMetadata
 
 RETRY_SECONDS = 1.0
 """After a load on demand has failed: how long its error is told to others, before one of them has it tried again."""
-_NOISE_BYTES = 64 << 20
+_NOISE_BYTES = 16 << 20
 _NOISE_FACTOR = 8
 """Growth beyond so much more than the files is taken for that of the requests that ran meanwhile."""
+_FIRST_BYTES = 32 << 20
+"""Of the growth by the first load of a backend, what its libraries have taken for good."""
 _AWAY = "unloaded; the next request loads it"
 
 log = logging.getLogger("tensorgate.models")
@@ -52,6 +54,8 @@ class Claim(Struct, frozen=True):
     declared_bytes: int = 0
     """By model.toml; 0 to measure."""
     pinned: bool = False
+    kind: str = ""
+    """The backend's name."""
 
     @property
     def label(self) -> str:
@@ -71,6 +75,7 @@ class Resident:
         """Bytes that it takes, or would take."""
         self.held = 0
         """Bytes of the budget that are its own now."""
+        self.pinned = claim.pinned
         self.users = 0
         """Requests that run on it or wait for it."""
         self.used_at = monotonic()
@@ -88,6 +93,8 @@ class Resident:
         """It is in memory from now on."""
         self._status = backend.status
         self.backend = backend
+        # NOTE: a custom service's server is called without its backend being asked, so nobody sees its last use.
+        self.pinned = self.claim.pinned or "upstream" in backend.metadata.extras
         self.used_at = monotonic()
 
     def let_go(self) -> Backend | None:
@@ -210,7 +217,9 @@ class ModelMemory:
         self._freed = asyncio.Event()
         self._busy = 0
         self._moves = 0
-        """Loads begun, loads ended and versions closed: what a measurement must not overlap."""
+        """Loads and closes, as they begin and end: what a measurement must not overlap."""
+        self._kinds: set[str] = set()
+        """Backends that have been loaded before."""
 
     @property
     def held_bytes(self) -> int:
@@ -306,7 +315,7 @@ class ModelMemory:
 
     def _check_fits(self, resident: Resident) -> None:
         budget = self.bounds.budget_bytes
-        pinned = sum(one.held for one in self.residents if one.claim.pinned and one is not resident)
+        pinned = sum(one.held for one in self.residents if one.pinned and one is not resident)
         if budget and resident.cost + pinned > budget:
             beside = f" beside {written(pinned)} of pinned models" if pinned else ""
             raise OutOfMemory(
@@ -315,8 +324,8 @@ class ModelMemory:
             )
 
     def _evictable(self) -> list[Resident]:
-        """Those that may go, the one unused longest first."""
-        free = [one for one in self.residents if one.backend and not one.users and not one.claim.pinned]
+        """Those that may go and take anything, the one unused longest first."""
+        free = [one for one in self.residents if one.backend and one.held and not one.users and not one.pinned]
         return sorted(free, key=lambda one: one.used_at)
 
     def _shed(self) -> None:
@@ -331,6 +340,7 @@ class ModelMemory:
                 self.unload(one, "room")
 
     async def _close(self, resident: Resident, backend: Backend) -> None:
+        self._moves += 1
         try:
             await backend.close()
         except Exception:
@@ -343,7 +353,9 @@ class ModelMemory:
             self._freed.set()
 
     async def _measured(self, resident: Resident) -> Backend:
-        """Load it, and see what that takes."""
+        """Load it once nothing is being closed any more, and see what that takes."""
+        while closing := [one.leaving for one in self.residents if one.leaving is not None]:
+            await asyncio.wait(closing)
         alone = not self._busy
         self._busy += 1
         self._moves += 1
@@ -353,9 +365,13 @@ class ModelMemory:
             before = self._resident_bytes()
             backend = await resident.opener()
             await asyncio.to_thread(give_back)
-            alone = alone and moves == self._moves
-            grown = self._resident_bytes() - before if alone else 0
-            resident.cost = _cost(resident.claim, grown, getattr(backend, "process_bytes", 0)) or resident.cost
+            elsewhere = getattr(backend, "process_bytes", 0)
+            if alone and moves == self._moves:
+                once = 0 if resident.claim.kind in self._kinds else _FIRST_BYTES
+                resident.cost = _cost(resident.claim, self._resident_bytes() - before - once, elsewhere)
+            else:
+                resident.cost = max(resident.cost, _cost(resident.claim, 0, elsewhere))
+            self._kinds.add(resident.claim.kind)
             return backend
         finally:
             self._busy -= 1
@@ -376,7 +392,7 @@ def model_memory(config: GatewayConfig) -> ModelMemory | None:
 def _cost(claim: Claim, grown: int, elsewhere: int) -> int:
     """What model.toml says; else the more of its files and of what this process and its workers hold for it."""
     most = _NOISE_FACTOR * claim.file_bytes + _NOISE_BYTES
-    return claim.declared_bytes or max(claim.file_bytes, min(grown, most) + elsewhere)
+    return claim.declared_bytes or max(claim.file_bytes, min(max(grown, 0), most) + elsewhere)
 
 
 def written(size: int) -> str:

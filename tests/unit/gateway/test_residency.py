@@ -25,6 +25,7 @@ class Machine:
         self.gate: asyncio.Event | None = None
         self.failure: Exception | None = None
         self.version = 1
+        self.extras: dict[str, str] = {}
 
     def resident(self) -> int:
         return sum(self.sizes[name] for name in self.open)
@@ -43,7 +44,7 @@ class Fake:
     """A backend that answers when it may."""
 
     def __init__(self, machine: Machine, name: str) -> None:
-        self.metadata = ModelMetadata(name, machine.version, "fake", {})
+        self.metadata = ModelMetadata(name, machine.version, "fake", {}, extras=machine.extras)
         self.status = BackendStatus("CPU", "")
         self.machine = machine
         self.may_answer = asyncio.Event()
@@ -68,6 +69,7 @@ class Room:
     def __init__(self, budget: int, **bounds: float) -> None:
         self.machine = Machine()
         self.memory = ModelMemory(Bounds(budget, **bounds), self.machine.resident)  # type: ignore[arg-type]
+        self.memory._kinds.add("")  # the first load of a kind is measured otherwise
 
     async def put(self, name: str, size: int, **claim: int) -> Resident:
         self.machine.sizes[name] = size
@@ -159,6 +161,38 @@ async def test_a_pinned_version_stays() -> None:
     assert len(room.memory.residents) == 1
 
 
+@on_loop
+async def test_servers_and_what_takes_nothing_stay() -> None:
+    """A custom service's server is called past its backend, and whoever holds no bytes makes no room: neither goes."""
+    room = Room(150, idle_seconds=1)
+    room.machine.extras = {"upstream": "http://127.0.0.1:1"}
+    server = await room.put("server", 50)
+    room.machine.extras = {}
+    nothing = await room.put("nothing", 0)
+    await room.put("a", 100)
+    await room.put("b", 100)
+    server.used_at = nothing.used_at = 0.0
+    room.memory.sweep()
+    assert await room.settled() == {"server", "nothing", "b"}
+
+
+@on_loop
+async def test_a_load_beside_another_is_not_measured_by_it() -> None:
+    """Of two loads at the same time, neither is charged with the other's bytes, nor with less than it was before."""
+    room = Room(1000)
+    first = await room.put("a", 100)
+    room.memory.unload(first, "test")
+    await room.settled()
+    room.machine.gate = asyncio.Event()
+    asked = asyncio.create_task(first.infer(REQUEST))
+    coming = asyncio.create_task(room.put("b", 500))
+    await asyncio.sleep(0.02)
+    room.machine.gate.set()
+    await asyncio.gather(asked, coming)
+    assert first.held == 100
+    assert room.memory.held_bytes == 100
+
+
 @pytest.mark.parametrize(
     ("claim", "loads"),
     [({"declared_bytes": 300}, []), ({"file_bytes": 300}, []), ({}, ["a"])],
@@ -192,6 +226,16 @@ def test_cost(claim: dict[str, int], cost: int) -> None:
         assert room.memory.held_bytes == cost
 
     run()
+
+
+@on_loop
+async def test_the_first_load_of_a_backend_brings_its_libraries() -> None:
+    """What a backend's first load takes for good is not charged to the model, and the second is charged in full."""
+    room = Room(1 << 30)
+    room.machine.sizes["a"] = 40 << 20
+    claims = [Claim("a", version, 8 << 20, kind="ort") for version in (1, 2)]
+    costs = [(await room.memory.admit(claim, lambda: room.machine.load("a"))).cost >> 20 for claim in claims]
+    assert costs == [8, 40]
 
 
 @on_loop
