@@ -111,6 +111,7 @@ class Exchange:
 
     async def _answer(self, response: httpx.Response) -> None:
         self._trace.status = response.status_code
+        self._trace.failed = response.status_code >= 500
         # NOTE: the server below the gateway dates every answer itself
         headers = [
             one for one in kept((name.lower(), value) for name, value in response.headers.raw) if one[0] != b"date"

@@ -118,7 +118,7 @@ class Proxy:
         except GatewayError as error:
             if exchange is not None and exchange.begun:
                 raise
-            trace.status = _status(error)
+            error = self._noted(error, trace)
             for message in _refusal(error, head, trace):
                 await send(message)
 
@@ -133,9 +133,17 @@ class Proxy:
         except GatewayError as error:
             if relay is not None and relay.begun:
                 raise
-            trace.status = _status(error)
+            error = self._noted(error, trace)
             for message in _refusal(error, head, trace):
                 await send({**message, "type": f"websocket.{message['type']}"})
+
+    def _noted(self, error: GatewayError, trace: Trace) -> GatewayError:
+        """The error that the caller is told."""
+        if isinstance(error, Unauthenticated):
+            error = self._bounds.limits.wrong_key(error, trace.peer)
+        trace.status = _status(error)
+        trace.failed = not isinstance(error, RequestError | RateLimited)
+        return error
 
     async def close(self) -> None:
         """Close the connections that are kept open."""
@@ -191,6 +199,8 @@ def _refusal(error: GatewayError, head: Call, trace: Trace) -> Iterator[Message]
         (b"x-request-id", trace.id.encode("latin-1")),
         (b"connection", b"close"),
     ]
+    if trace.variant:
+        headers.append((b"x-tensorgate-variant", trace.variant.encode("ascii")))
     if isinstance(error, CapacityError) and error.retry_after is not None:
         headers.append((b"retry-after", b"%d" % max(1, round(error.retry_after))))
     yield {"type": "http.response.start", "status": _status(error), "headers": headers}

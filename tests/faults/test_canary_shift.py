@@ -146,6 +146,36 @@ def test_what_is_on_its_way_is_answered_by_whom_it_reached(tmp_path: Path) -> No
         assert json.loads(reply.read())["outputs"][0]["name"] == "x_new"
 
 
+ANALYSIS = """
+[services.digits.canary.analysis]
+steps = [40]
+window_seconds = 0.1
+samples = 20
+latency_ms = 80
+take_over = true
+"""
+
+
+@pytest.mark.parametrize(
+    ("delay_ms", "end", "told"),
+    [
+        (0, ("", "x_new"), "services.digits.canary: take_over: "),
+        (150, OLD, "services.digits.canary: roll_back: its 95th percentile is "),
+    ],
+)
+def test_a_canary_finds_its_own_way(tmp_path: Path, delay_ms: int, end: tuple[str, str], told: str) -> None:
+    """A good one takes over, one that is much slower is rolled back, and nobody's request fails."""
+    put_echo(tmp_path / "models", "old", '[echo]\nsuffix = "_old"\n')
+    put_echo(tmp_path / "models", "new", f'[echo]\nsuffix = "_new"\ndelay_ms = {delay_ms}\n')
+    operator = Operator(tmp_path)
+    operator.file.write_text(CONFIG + canary(0) + ANALYSIS)
+    with gateway(operator.file) as live, Load(live) as load:
+        live.wait_for_log("services.digits.canary: start: the canary begins with 40 %", 20)
+        live.wait_for_log(told, 30)
+        assert set(load.sees(50)) == {end}
+        assert load.failures == []
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [

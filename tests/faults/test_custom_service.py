@@ -40,6 +40,17 @@ app_codes = ["open-sesame"]
 type = "custom"
 model = "notes"
 limits = { requests_per_second = 1 }
+[services.closed]
+type = "custom"
+model = "notes"
+state = "stopped"
+reason = "for the night"
+[services.tried]
+type = "custom"
+model = "notes"
+[services.tried.canary]
+model = "notes-new"
+weight = 25
 [services.single]
 type = "custom"
 model = "notes"
@@ -66,6 +77,9 @@ def put(folder: Path, settings: str = SETTINGS) -> Path:
     version.mkdir(parents=True)
     shutil.copy(SERVER, version)
     (version.parent / "model.toml").write_text(settings)
+    shutil.copytree(folder / "models" / "notes", folder / "models" / "notes-new")
+    newer = folder / "models" / "notes-new" / "model.toml"
+    newer.write_text(newer.read_text().replace('COLOUR = "green"', 'COLOUR = "red"'))
     put_echo(folder / "models", "echo")
     (folder / "gateway.toml").write_text(CONFIG)
     return folder / "gateway.toml"
@@ -79,6 +93,30 @@ def told(live: LiveGateway) -> dict[str, Any]:
 
 def headers_of(page: dict[str, Any]) -> dict[str, str]:
     return dict(page["headers"])
+
+
+# Services that are stopped, or have a canary...
+
+
+def test_a_stopped_service_says_so(live: LiveGateway) -> None:
+    """In the gateway's own words, and its server is asked nothing."""
+    reply = httpx.get(f"{live.url}/services/closed/")
+    assert (reply.status_code, reply.json()) == (503, {"error": "the service closed is stopped: for the night"})
+
+
+def test_a_server_may_have_a_canary(live: LiveGateway) -> None:
+    """Its share is exact, the header wins and is not passed on, and the answer says who gave it."""
+    seen = [httpx.get(f"{live.url}/services/tried/") for _ in range(8)]
+    told_of = [(reply.headers["x-tensorgate-variant"], reply.json()["colour"]) for reply in seen]
+    assert told_of == ([("stable", "green")] * 3 + [("canary", "red")]) * 2
+    always = httpx.get(f"{live.url}/services/tried/", headers={"Canary": "Always"})
+    assert always.json()["colour"] == "red"
+    assert "canary" not in headers_of(always.json())
+    wrong = httpx.get(f"{live.url}/services/tried/", headers={"Canary": "Often"})
+    assert (wrong.status_code, wrong.json()) == (
+        400,
+        {"error": "the header Canary must be Always or Never, got 'Often'"},
+    )
 
 
 # What passes through...
