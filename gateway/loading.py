@@ -18,8 +18,9 @@ from gateway.config import ConfigError, ModelConfig, bytes_of, convert
 from gateway.errors import GatewayError, LoadFailed, OutOfMemory
 from gateway.interfaces import Backend, Device, ModelSource
 from gateway.lifecycle import Failure, Loaded
+from gateway.modelcost import Claim
 from gateway.repository import FINGERPRINT_FILES, SETTINGS_FILE, ModelFolder, VersionFolder
-from gateway.residency import Claim, ModelMemory
+from gateway.residency import ModelMemory
 
 POOL = "pool"
 """The table of model.toml for the workers, and the module that has them."""

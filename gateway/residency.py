@@ -16,15 +16,11 @@ from gateway.config import GatewayConfig, bytes_of
 from gateway.errors import GatewayError, ModelNotReady, OutOfMemory, Overloaded
 from gateway.heap import give_back, resident_bytes
 from gateway.interfaces import Backend, BackendStatus
+from gateway.modelcost import FIRST_BYTES, Claim, cost_of, written
 from gateway.types import InferenceRequest, InferenceResponse, ModelMetadata
 
 RETRY_SECONDS = 1.0
 """After a load on demand has failed: how long its error is told to others, before one of them has it tried again."""
-_NOISE_BYTES = 16 << 20
-_NOISE_FACTOR = 8
-"""Growth beyond so much more than the files is taken for that of the requests that ran meanwhile."""
-_FIRST_BYTES = 32 << 20
-"""Of the growth by the first load of a backend, what its libraries have taken for good."""
 _AWAY = "unloaded; the next request loads it"
 
 log = logging.getLogger("tensorgate.models")
@@ -43,23 +39,6 @@ class Bounds(Struct, frozen=True):
     wait_seconds: float = 60.0
     most_waiting: int = 256
     """Requests for one version that wait until it is loaded."""
-
-
-class Claim(Struct, frozen=True):
-    """What is known of a version before it is loaded."""
-
-    model: str
-    version: int
-    file_bytes: int = 0
-    declared_bytes: int = 0
-    """By model.toml; 0 to measure."""
-    pinned: bool = False
-    kind: str = ""
-    """The backend's name."""
-
-    @property
-    def label(self) -> str:
-        return f"{self.model} version {self.version}"
 
 
 class Resident:
@@ -367,10 +346,10 @@ class ModelMemory:
             await asyncio.to_thread(give_back)
             elsewhere = getattr(backend, "process_bytes", 0)
             if alone and moves == self._moves:
-                once = 0 if resident.claim.kind in self._kinds else _FIRST_BYTES
-                resident.cost = _cost(resident.claim, self._resident_bytes() - before - once, elsewhere)
+                once = 0 if resident.claim.kind in self._kinds else FIRST_BYTES
+                resident.cost = cost_of(resident.claim, self._resident_bytes() - before - once, elsewhere)
             else:
-                resident.cost = max(resident.cost, _cost(resident.claim, 0, elsewhere))
+                resident.cost = max(resident.cost, cost_of(resident.claim, 0, elsewhere))
             self._kinds.add(resident.claim.kind)
             return backend
         finally:
@@ -387,17 +366,3 @@ def model_memory(config: GatewayConfig) -> ModelMemory | None:
         config.model_waiting,
     )
     return ModelMemory(bounds) if bounds.budget_bytes or bounds.idle_seconds else None
-
-
-def _cost(claim: Claim, grown: int, elsewhere: int) -> int:
-    """What model.toml says; else the more of its files and of what this process and its workers hold for it."""
-    most = _NOISE_FACTOR * claim.file_bytes + _NOISE_BYTES
-    return claim.declared_bytes or max(claim.file_bytes, min(max(grown, 0), most) + elsewhere)
-
-
-def written(size: int) -> str:
-    """Bytes for people: `1.5 GiB`."""
-    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
-        if size >= unit:
-            return f"{size / unit:.3g} {name}"
-    return f"{size} bytes"

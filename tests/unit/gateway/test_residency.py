@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 import pytest
 from scene import on_loop
 
-from gateway.config import bytes_of
 from gateway.errors import LoadFailed, ModelNotReady, OutOfMemory, Overloaded
 from gateway.interfaces import Backend, BackendStatus
-from gateway.residency import Bounds, Claim, ModelMemory, Resident
+from gateway.modelcost import Claim
+from gateway.residency import Bounds, ModelMemory, Resident
 from gateway.types import InferenceRequest, InferenceResponse, ModelMetadata
 
 REQUEST = InferenceRequest({})
@@ -213,21 +213,6 @@ def test_what_can_never_fit_is_refused(claim: dict[str, int], loads: list[str]) 
     run()
 
 
-@pytest.mark.parametrize(
-    ("claim", "cost"), [({}, 100), ({"file_bytes": 120}, 120), ({"file_bytes": 120, "declared_bytes": 70}, 70)]
-)
-def test_cost(claim: dict[str, int], cost: int) -> None:
-    """What a version costs is declared, or the more of what its files and its load show."""
-
-    @on_loop
-    async def run() -> None:
-        room = Room(1000)
-        await room.put("a", 100, **claim)
-        assert room.memory.held_bytes == cost
-
-    run()
-
-
 @on_loop
 async def test_the_first_load_of_a_backend_brings_its_libraries() -> None:
     """What a backend's first load takes for good is not charged to the model, and the second is charged in full."""
@@ -399,20 +384,3 @@ async def test_many_models_in_little_room() -> None:
     await asyncio.gather(*(ask(start) for start in range(4)))
     assert most <= 250
     assert all(one.users == 0 for one in models)
-
-
-@pytest.mark.parametrize(
-    ("written", "size"),
-    [
-        (0, 0),
-        ("12B", 12),
-        ("4GiB", 4 << 30),
-        ("1.5 MiB", 3 << 19),
-        ("2 MB", 2_000_000),
-        ("1KB", 1000),
-        ("1TiB", 1 << 40),
-    ],
-)
-def test_sizes(written: int | str, size: int) -> None:
-    """A size is a number of bytes, or a text with a unit, decimal or binary."""
-    assert bytes_of(written) == size
