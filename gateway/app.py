@@ -228,6 +228,7 @@ class Gateway:
             "draining": self.draining,
             "models": self._models.describe(),
             "problems": self._models.problems,
+            "shadows": self._observer.shadows.reports(),
         }
         return Response(msgspec.json.encode(page), media_type="application/json")
 

@@ -61,6 +61,18 @@ class Shadows:
 
         task.add_done_callback(ended)
 
+    def _fail(self, service: str, error: Exception) -> None:
+        """Count it; the log has each new reason once."""
+        report = self._reports.of(service)
+        report.failed += 1
+        text = str(error) if isinstance(error, GatewayError) else type(error).__name__
+        if text != report.last_failure:
+            known = isinstance(error, GatewayError | TimeoutError)
+            log.warning(
+                "services.%s.canary: a copy of a request failed: %s", service, text, exc_info=None if known else error
+            )
+        report.last_failure = text
+
     async def finished(self) -> None:
         """Wait for those that run."""
         while self._running:
@@ -79,10 +91,6 @@ class Shadows:
                 size = sum(tensor.nbytes for tensor in other.outputs.values())
                 found = await self._offload.run(size, compare, response.outputs, other.outputs, tolerance)
         except Exception as error:
-            report = self._reports.of(service)
-            report.failed += 1
-            report.last_failure = str(error) if isinstance(error, GatewayError) else type(error).__name__
-            if not isinstance(error, GatewayError | TimeoutError):
-                log.error("%s: a copy for the canary of %s failed", call.id, service, exc_info=error)
+            self._fail(service, error)
         else:
             self._reports.add(service, found)
