@@ -6,7 +6,7 @@ import ctypes
 import sys
 
 from gateway.errors import CapacityError, Overloaded
-from gateway.limits import Tally
+from gateway.gate import Tally
 from gateway.limitsconfig import LimitsConfig
 
 SMALL_BYTES = 64 * 1024

@@ -6,8 +6,8 @@ from gateway.errors import BodyTooLarge
 from gateway.types import InferenceRequest, InferenceResponse, ModelMetadata
 
 _ROW_BYTES, _TEXT_BYTES = 16, 64
-FEW_ROWS = 1024
-"""Answers to so few rows are not looked at before the run."""
+FEW_ROWS, FEW_BYTES = 4096, 16 << 10
+"""Answers to so few rows, or to so short a body, are not looked at before the run."""
 
 
 def rows_of(request: InferenceRequest) -> int:

@@ -27,14 +27,14 @@ from gateway.errors import (
     Unauthenticated,
 )
 from gateway.forwarding import FORWARDS, told_to_backend
+from gateway.gate import Visit, Who
 from gateway.grants import Grant
 from gateway.interfaces import Adapter, Answer, Defer, Describe, Index, Infer, Manage, Metrics, Ready, Status
 from gateway.lifecycle import Loaded
-from gateway.limits import Visit, Who
 from gateway.model_control import ModelControl
 from gateway.observe import Observer
 from gateway.offload import Offload
-from gateway.outputs import check_answer, check_outputs
+from gateway.outputs import FEW_BYTES, check_answer, check_outputs
 from gateway.paths import PathTable, Route
 from gateway.plane import Plane
 from gateway.pressure import Stage
@@ -73,6 +73,10 @@ class Admitted(Struct, frozen=True):
         """Whose budgets it uses."""
         key = self.plane.auth.caller(self.call, self.opened)
         return Who(key, key or self.trace.peer.encode(), self.opened.key)
+
+    def arrived(self) -> float:
+        """When it came, on the monotonic clock."""
+        return self.trace.arrived()
 
 
 class Pipeline:
@@ -236,7 +240,7 @@ class Pipeline:
             raise
         operation = admitted.plane.own(operation, service, admitted.route)
         gate = self._limits.gate(service.name)
-        visit = gate.enter(call, admitted.who, admitted.trace.arrived)
+        visit = gate.enter(call, admitted)
         stage = "queue"
         try:
             if visit.turn is not None:
@@ -278,7 +282,8 @@ class Pipeline:
             trace.mark(DECODE)
             if isinstance(request, Reply):
                 return request
-            check_outputs(request, loaded.metadata, self._limits.output_bytes)
+            if len(call.body) > FEW_BYTES:
+                check_outputs(request, loaded.metadata, self._limits.output_bytes)
             if visit is not None:
                 visit.take_rows(request)
                 if visit.deadline is not None:
@@ -289,7 +294,9 @@ class Pipeline:
             if request.stream and operation.stream is not None:
                 return await self._stream(operation.stream, loaded, request, call, trace, visit)
             run = loaded.backend.infer(request)
-            if body is not None and (_waited(visit) or not _MAY_BE_LONG.isdisjoint(loaded.metadata.extras)):
+            # Where others wait for places, too, a client who leaves frees its own.
+            waited = visit is not None and visit.turn is not None
+            if body is not None and (waited or not _MAY_BE_LONG.isdisjoint(loaded.metadata.extras)):
                 response = await body.unless_gone(run)
             else:
                 response = await run
@@ -311,7 +318,7 @@ class Pipeline:
         target = operation.target(call)
         service = self._service(admitted, target)
         operation = admitted.plane.own(operation, service, admitted.route)
-        self._limits.gate(service.name).charge(call, admitted.who)
+        self._limits.gate(service.name).charge(call, admitted)
         self._choose(admitted, service, target)
         variant = admitted.trace.variant
         uri = operation.input_uri(call)
@@ -380,11 +387,6 @@ def _whole(reply: Reply) -> bytes:
     """The body of an answer that is kept; only what `stream` encodes comes in parts."""
     assert isinstance(reply.body, bytes)
     return reply.body
-
-
-def _waited(visit: Visit | None) -> bool:
-    """Whether others wait for the place as this request has, so that a client who leaves should free it."""
-    return visit is not None and visit.turn is not None
 
 
 def _with_allowance(reply: Reply, operation: Infer, visit: Visit) -> Reply:

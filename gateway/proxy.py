@@ -3,7 +3,6 @@
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
-from functools import partial
 
 import httpx
 import msgspec
@@ -28,9 +27,9 @@ from gateway.errors import (
 )
 from gateway.exchange import Exchange, Send, Upload
 from gateway.forwarding import Headers, forwarded, hides_authorization
+from gateway.gate import Who
 from gateway.grants import INFER, Grant
 from gateway.interfaces import Upstream
-from gateway.limits import Who
 from gateway.paths import split_prefix
 from gateway.plane import Plane
 from gateway.pressure import Stage
@@ -162,7 +161,7 @@ class Proxy:
         plane.auth.admit(head, opened, service)
         trace.key = opened.key
         plane.require_running(service)
-        visit = limits.gate(service.name).enter(head, partial(_who, passage, head, opened, trace), trace.arrived)
+        visit = limits.gate(service.name).enter(head, _Guest(passage, head, opened, trace))
         try:
             if visit.turn is not None:
                 await visit.come_in()
@@ -181,9 +180,22 @@ class Proxy:
             visit.release()
 
 
-def _who(passage: Passage, head: Call, opened: Grant, trace: Trace) -> Who:
-    key = passage.plane.auth.caller(head, opened)
-    return Who(key, key or trace.peer.encode(), opened.key)
+class _Guest(Struct, frozen=True):
+    """A call as the service's gate sees it."""
+
+    passage: Passage
+    head: Call
+    opened: Grant
+    trace: Trace
+
+    def who(self) -> Who:
+        """Whose budgets it uses."""
+        key = self.passage.plane.auth.caller(self.head, self.opened)
+        return Who(key, key or self.trace.peer.encode(), self.opened.key)
+
+    def arrived(self) -> float:
+        """When it came, on the monotonic clock."""
+        return self.trace.arrived()
 
 
 def _status(error: GatewayError) -> int:

@@ -6,8 +6,8 @@ from time import monotonic
 from typing import Protocol, runtime_checkable
 
 from gateway.deadlines import too_late
+from gateway.gate import Visit
 from gateway.lifecycle import Loaded
-from gateway.limits import Visit
 from gateway.types import InferenceResponse
 
 

@@ -3,10 +3,12 @@
 from typing import Any
 
 import pytest
+from door import Caller
 
 from gateway.config import Config, convert
 from gateway.errors import RateLimited
-from gateway.limits import Limits, Visit, Who
+from gateway.gate import Visit
+from gateway.limits import Limits
 from gateway.types import Call
 
 HASH = "sha256:" + "0" * 64
@@ -21,8 +23,7 @@ class Door:
         self.gate = self.limits.gate("s")
 
     def enter(self, id: str) -> Visit:
-        digest = id.encode()
-        return self.gate.enter(Call("POST", "/"), lambda: Who(digest, digest, id), lambda: self.now)
+        return self.gate.enter(Call("POST", "/"), Caller(id, self.now, id))
 
     def allows(self, id: str, most: int = 50) -> int:
         """How many come in at once until one is refused."""

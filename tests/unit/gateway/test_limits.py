@@ -1,55 +1,13 @@
-"""The gate of a service: places, the line before them, budgets, and what those are told who do not get in."""
+"""The gate of a service: places, the line before them, and deadlines."""
 
 import asyncio
 
 import pytest
+from door import CALL, Door, named, waits
 from scene import on_loop
 
-from gateway.config import Config, convert
-from gateway.errors import DeadlineExceeded, GatewayError, MalformedBody, Overloaded, RateLimited
-from gateway.limits import MOST_GATES, Limits, Visit, Who
+from gateway.errors import DeadlineExceeded, MalformedBody, Overloaded
 from gateway.types import Call
-
-CALL = Call("POST", "/", body=b"12345678")
-
-
-class Door:
-    """A service `s` with those limits, on a clock that stands still until it is moved."""
-
-    def __init__(self, general: dict[str, object] | None = None, **own: object) -> None:
-        self.now = 1000.0
-        self.limits = Limits(config(general, **own), lambda: self.now)
-        self.gate = self.limits.gate("s")
-
-    def enter(self, key: str = "", call: Call = CALL) -> Visit:
-        return self.gate.enter(call, lambda: Who(key.encode(), key.encode()), lambda: self.now)
-
-    def refused(self, kind: type[GatewayError], key: str = "", call: Call = CALL) -> GatewayError:
-        with pytest.raises(kind) as caught:
-            self.enter(key, call)
-        return caught.value
-
-    def change(self, **own: object) -> None:
-        self.limits.adopt(config(None, **own))
-
-    def counts(self) -> tuple[int, int]:
-        return self.gate.running, len(self.gate.waiting)
-
-
-def config(general: dict[str, object] | None = None, **own: object) -> Config:
-    return convert({"limits": {"service": general or {}}, "services": {"s": {"limits": own}}}, Config, "test")
-
-
-def named(deadline_ms: object) -> Call:
-    return Call("POST", "/", headers=[(b"x-tensorgate-deadline-ms", str(deadline_ms).encode())])
-
-
-async def waits(visit: Visit) -> "asyncio.Task[None]":
-    """A task that waits for the visit's turn, and does so already."""
-    task = asyncio.create_task(visit.come_in())
-    await asyncio.sleep(0)
-    return task
-
 
 # Places and the line...
 
@@ -187,6 +145,26 @@ async def test_a_stream_keeps_its_place_until_it_ends() -> None:
     assert door.counts() == (0, 0)
 
 
+@on_loop
+async def test_a_large_service_counts_every_place() -> None:
+    """While it is half empty requests share a visit; the count is right all the same, and the last place the last."""
+    door = Door(concurrency=20, queue=1)
+    visits = [door.enter() for _ in range(20)]
+    assert visits[0] is visits[1]
+    assert door.counts() == (20, 0)
+    waiting = door.enter()
+    turn = await waits(waiting)
+    door.refused(Overloaded)
+    visits[0].acquire()
+    visits[0].release()
+    assert not turn.done()
+    visits[1].release()
+    await turn
+    for visit in (*visits[:1], *visits[2:], waiting):
+        visit.release()
+    assert door.counts() == (0, 0)
+
+
 # Deadlines...
 
 
@@ -197,7 +175,7 @@ async def test_an_expired_request_is_not_taken() -> None:
     arrived = door.now
     door.now += 0.2
     with pytest.raises(DeadlineExceeded):
-        door.gate.enter(CALL, lambda: Who(b"", b""), lambda: arrived)
+        door.enter(since=arrived)
     assert door.counts() == (0, 0)
     assert dict(door.limits.tally.refused) == {("s", "deadline"): 1}
 
@@ -257,115 +235,3 @@ def test_a_deadline_that_is_none_is_refused(text: str) -> None:
     """By the header's name and what was expected."""
     call = Call("POST", "/", headers=[(b"x-tensorgate-deadline-ms", text.encode("latin-1"))])
     assert "X-Tensorgate-Deadline-Ms: expected a whole number" in str(Door().refused(MalformedBody, call=call))
-
-
-# Rates...
-
-
-@pytest.mark.parametrize(
-    ("own", "admitted", "reason"),
-    [
-        ({"requests_per_second": 3}, 3, "requests"),
-        ({"bytes_per_second": 16}, 2, "bytes"),
-        ({"key": {"requests_per_second": 2}}, 2, "key_requests"),
-        ({"key": {"bytes_per_second": 24}}, 3, "key_bytes"),
-        ({"key": {"concurrency": 4}}, 4, "key_concurrency"),
-        ({"requests_per_second": 9, "bytes_per_second": 16, "key": {"requests_per_second": 5}}, 2, "bytes"),
-    ],
-)
-def test_every_rate_binds_from_the_first_moment(own: dict[str, object], admitted: int, reason: str) -> None:
-    """What a second brings gets in; the next is told which limit it met, and when to come again."""
-    door = Door(**own)
-    for _ in range(admitted):
-        door.enter("a")
-    error = door.refused(RateLimited, "a")
-    assert isinstance(error, RateLimited)
-    assert error.retry_after
-    assert error.retry_after > 0
-    assert dict(door.limits.tally.refused) == {("s", reason): 1}
-    assert door.gate.running == admitted
-
-
-def test_a_refusal_uses_nothing_of_the_other_budgets() -> None:
-    """Refused for its bytes, a request leaves its key the requests that it has."""
-    door = Door(bytes_per_second=10, key={"requests_per_second": 2})
-    big = Call("POST", "/", body=b"123456789012345")
-    door.enter("a")
-    door.refused(RateLimited, "a", big)
-    door.refused(RateLimited, "a", big)
-    door.now += 0.9
-    door.enter("a", Call("POST", "/", body=b"1"))
-
-
-def test_each_key_has_its_own() -> None:
-    """One that has used up its budget takes nothing from another; those without a key share one."""
-    door = Door(key={"requests_per_second": 1})
-    door.enter("a")
-    door.refused(RateLimited, "a")
-    door.enter("b")
-    door.enter("")
-    door.refused(RateLimited, "")
-
-
-def test_a_change_binds_in_the_first_window() -> None:
-    """Also for keys that are known already, and as often as it is made."""
-    door = Door(requests_per_second=100, key={"requests_per_second": 50})
-    door.enter("a")
-    for _ in range(10):
-        door.change(requests_per_second=100, key={"requests_per_second": 2})
-    assert door.limits.gate("s") is door.gate
-    admitted = 0
-    while admitted < 10:
-        try:
-            door.enter("a").release()
-        except RateLimited:
-            break
-        admitted += 1
-    assert admitted == 2
-    door.change()
-    for _ in range(100):
-        door.enter("a").release()
-    door.change(requests_per_second=3)
-    for _ in range(3):
-        door.enter("a").release()
-    door.refused(RateLimited, "a")
-
-
-def test_places_change_with_the_configuration() -> None:
-    """Fewer hold for whoever comes next; those inside stay."""
-    door = Door(concurrency=5, queue=0)
-    visits = [door.enter() for _ in range(5)]
-    door.change(concurrency=2, queue=0)
-    door.refused(Overloaded)
-    for visit in visits[:4]:
-        visit.release()
-    door.enter()
-    door.refused(Overloaded)
-
-
-def test_what_a_service_does_not_say_is_said_for_all() -> None:
-    """Key by key; and a service that no table names has it all from there."""
-    limits = Limits(config({"concurrency": 7, "queue": 3, "deadline_ms": 50}, queue=1))
-    own, other = limits.gate("s").limits, limits.gate("other").limits
-    assert (own.concurrency, own.queue, own.deadline_ms) == (7, 1, 50)
-    assert (other.concurrency, other.queue, other.deadline_ms) == (7, 3, 50)
-
-
-def test_what_is_left_is_told() -> None:
-    """Of the key's own requests, if it has a bound of its own."""
-    door = Door(requests_per_second=100, key={"requests_per_second": 4})
-    allowance = door.enter("a").allowance
-    assert allowance is not None
-    assert (allowance.limit, allowance.remaining, allowance.reset_seconds) == (4, 3, 0.0)
-    assert Door().enter().allowance is None
-
-
-def test_gates_of_vanished_services_are_forgotten() -> None:
-    """Models may come and go by call for years."""
-    door = Door()
-    visit = door.limits.gate("kept").enter(CALL, lambda: Who(b"", b""), lambda: door.now)
-    for number in range(2 * MOST_GATES):
-        door.limits.gate(f"m{number}")
-    assert len(door.limits.gates()) <= MOST_GATES
-    assert door.limits.gate("kept").running == 1
-    visit.release()

@@ -23,24 +23,24 @@ def rows(count: int, *outputs: str) -> InferenceRequest:
 @pytest.mark.parametrize(
     ("shapes", "count", "wanted"),
     [
-        ([(None, 1000)], 2500, ()),
-        ([(None, 500), (None, 500)], 2500, ()),
-        ([(None,), (None, 1000)], 2500, ("y1",)),
+        ([(None, 1000)], 5000, ()),
+        ([(None, 500), (None, 500)], 5000, ()),
+        ([(None,), (None, 1000)], 5000, ("y1",)),
     ],
 )
 def test_what_rows_would_make_is_told_before_the_run(
     shapes: list[tuple[int | None, ...]], count: int, wanted: tuple[str, ...]
 ) -> None:
-    """2,500 rows of 1,000 numbers are 10 MB."""
-    with pytest.raises(BodyTooLarge, match="10000000 bytes"):
-        check_outputs(rows(count, *wanted), metadata(*shapes), 9_999_999)
-    check_outputs(rows(count, *wanted), metadata(*shapes), 10_000_000)
+    """5,000 rows of 1,000 numbers are 20 MB."""
+    with pytest.raises(BodyTooLarge, match="20000000 bytes"):
+        check_outputs(rows(count, *wanted), metadata(*shapes), 19_999_999)
+    check_outputs(rows(count, *wanted), metadata(*shapes), 20_000_000)
 
 
 @pytest.mark.parametrize("shape", [None, (), (10_000_000,), (None, None)])
 def test_what_cannot_be_told_is_not_refused(shape: tuple[int | None, ...] | None) -> None:
     """Outputs without rows, and dimensions that the model alone knows."""
-    check_outputs(rows(2500), metadata(shape), 40_000)
+    check_outputs(rows(5000), metadata(shape), 40_000)
 
 
 def test_an_answer_that_is_too_large_is_not_written_out() -> None:
