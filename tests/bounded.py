@@ -16,8 +16,8 @@ models_dir = "models"
 [limits]
 body_bytes = 8_000_000
 bodies_bytes = 12_000_000
-body_seconds = 0.5
-head_seconds = 0.5
+body_seconds = 1.0
+head_seconds = 1.0
 stall_seconds = 0.5
 connections = 64
 wrong_keys_per_second = 50

@@ -60,7 +60,7 @@ def test_a_body_that_stalls_is_408(live: LiveGateway) -> None:
 def test_a_head_that_stalls_is_408(live: LiveGateway) -> None:
     """A byte now and then does not extend its time."""
     whole = head(PREDICT, "Content-Length: 0")
-    answer = exchange(live, *(whole[at : at + 1] for at in range(9)), pause=0.05)
+    answer = exchange(live, *(whole[at : at + 1] for at in range(9)), pause=0.1)
     assert answer.startswith(b"HTTP/1.1 408 "), answer
     assert live.metric("tensorgate_connections_refused_total", reason="head_seconds") >= 1
 
