@@ -2,12 +2,13 @@
 
 import concurrent.futures
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import numpy as np
 import psutil
 import pytest
-from live import LiveGateway, gateway
+from live import LiveGateway, becomes, gateway
 from onnx_models import model as model_of
 from onnx_models import node, value, weight
 
@@ -32,8 +33,12 @@ def _adds(number: float) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveGateway]:
-    root = tmp_path_factory.mktemp("memory")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("memory")
+
+
+@pytest.fixture(scope="module")
+def live(root: Path) -> Iterator[LiveGateway]:
     for number in range(MODELS):
         folder = root / "models" / f"m{number}" / "1"
         folder.mkdir(parents=True)
@@ -93,6 +98,25 @@ def test_what_never_fits_says_so(live: LiveGateway) -> None:
     assert (told["state"], reason in told["status"]["error_message"]) == ("END", True)
 
 
+def test_files_that_change_while_unloaded(live: LiveGateway, root: Path) -> None:
+    """A model whose files change while it is unloaded answers as the new ones say, and no request fails meanwhile."""
+    for number in (1, 2, 3, 4):
+        _ask(live, number)
+    assert live.metric("tensorgate_model_memory_bytes", model="m0") == 0
+    folder = root / "models" / "m0" / "1"
+    (folder / ".incoming").write_bytes(_adds(50))
+    (folder / ".incoming").rename(folder / "model.onnx")
+    answers = []
+
+    def changed() -> bool:
+        reply = httpx.post(f"{live.url}/v1/models/m0:predict", json={"instances": [1.0]})
+        answers.append(reply.json()["predictions"][0])
+        return answers[-1] == 51.0
+
+    assert becomes(changed, 10)
+    assert set(answers) <= {1.0, 51.0}
+
+
 def test_a_deadline_is_kept(live: LiveGateway) -> None:
     """A caller who cannot wait for the load gets the protocol's deadline error, or the answer in time."""
     for number in range(MODELS):
@@ -102,4 +126,4 @@ def test_a_deadline_is_kept(live: LiveGateway) -> None:
             headers={"X-Tensorgate-Deadline-Ms": "1"},
         )
         assert reply.status_code in (200, 504), reply.text
-    _ask(live, 0)
+    _ask(live, 1)

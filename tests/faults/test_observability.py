@@ -31,6 +31,17 @@ redact = ["password"]
 app_auth = true
 app_codes = ["opensesame"]
 """
+COUNTING = """
+class Counting:
+    def predict(self, X, names=None):
+        return X
+
+    def metrics(self):
+        return [
+            {"type": "COUNTER", "key": "seen", "value": 2, "tags": {"kind": "test"}},
+            {"type": "TIMER", "key": "looked", "value": 20.0},
+        ]
+"""
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 KEY = {"Authorization": "Bearer opensesame"}
 STAGES = ["receive", "queue", "decode", "run", "encode"]
@@ -51,6 +62,9 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def live(root: Path, collector: Collector) -> Iterator[LiveGateway]:
     put_echo(root / "models", "still")
     put_echo(root / "models", "open")
+    (root / "models" / "counting" / "1").mkdir(parents=True)
+    (root / "models" / "counting" / "1" / "Counting.py").write_text(COUNTING)
+    (root / "models" / "counting" / "model.toml").write_text('backend = "pyclass"\n[pyclass]\nentry = "Counting"\n')
     (root / "gateway.toml").write_text(CONFIG % (collector.url, "0.0"))
     with gateway(root / "gateway.toml") as live:
         yield live
@@ -112,6 +126,20 @@ def test_stages_are_scraped(live: LiveGateway) -> None:
     before = live.metric("tensorgate_stage_seconds_count", service="still", stage="run")
     ask(live)
     live.wait_for_metric("tensorgate_stage_seconds_count", before + 1, service="still", stage="run")
+
+
+def test_what_a_class_measures_is_scraped(live: LiveGateway) -> None:
+    """A user's class's metrics are on the metrics page, whatever protocol its callers speak."""
+    data = {"data": {"ndarray": [[1.0]]}}
+    replies = [
+        httpx.post(f"{live.url}/seldon/counting/api/v1.0/predictions", json=data),
+        httpx.post(f"{live.url}/v1/models/counting:predict", json={"instances": [[1.0]]}),
+    ]
+    assert [reply.status_code for reply in replies] == [200, 200], [reply.text for reply in replies]
+    assert live.metric("seen_total", service="counting", kind="test") == 4
+    assert live.metric("looked_seconds_count", service="counting") == 2
+    assert live.metric("looked_seconds_bucket", service="counting", le="0.01") == 0
+    assert live.metric("tensorgate_user_metrics_dropped_total") == 0
 
 
 def test_payloads_hold_no_secrets(live: LiveGateway, root: Path) -> None:
