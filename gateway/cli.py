@@ -113,7 +113,7 @@ def _serve(options: argparse.Namespace) -> int:
     if control is not None:
         settings = msgspec.structs.replace(settings, services=control.services)
     assembly = Assembly(settings, base, roots)
-    assembly.deferrals.prepare()
+    assembly.prepare()
     sock = listen(settings.gateway.host, settings.gateway.port)
     admin = listen(settings.gateway.admin_host, settings.gateway.admin_port) if control is not None else None
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from gateway.hints import hinted
 from gateway.interfaces import Device, SignatureConfig
 from gateway.limitsconfig import KeyLimitsConfig as KeyLimitsConfig
 from gateway.limitsconfig import LimitsConfig as LimitsConfig
@@ -170,7 +171,7 @@ def convert(value: Any, kind: type[T], where: str) -> T:
         reason, path = _parts(error)
         while HIDDEN in path:
             path = path.replace(HIDDEN, f".{_culprit(value, kind, path)}", 1)
-        raise ConfigError(f"{where}: {path.lstrip('.') or '(top level)'}: {reason}") from None
+        raise ConfigError(f"{where}: {path.lstrip('.') or '(top level)'}: {hinted(reason, kind, path)}") from None
 
 
 HIDDEN = "[...]"

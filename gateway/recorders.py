@@ -7,7 +7,7 @@ from typing import Protocol
 from prometheus_client.core import Metric
 
 from gateway import plugins
-from gateway.config import Config
+from gateway.config import Config, ConfigError
 from gateway.payloadlog import PayloadLog
 from gateway.trace import Trace
 from gateway.types import Call, Reply
@@ -32,6 +32,11 @@ class Recorders:
     def __init__(self, payloads: PayloadLog | None = None, spans: Spans | None = None) -> None:
         self.payloads = payloads
         self.spans = spans
+
+    def prepare(self) -> None:
+        """Make the folder of payloads. Raises ConfigError if it cannot be had."""
+        if self.payloads is not None:
+            self.payloads.prepare()
 
     def begin(self, head: Call, trace: Trace) -> None:
         """A request has come."""
@@ -67,7 +72,8 @@ class Recorders:
 def recorders(config: Config, base: Path) -> Recorders | None:
     """As configured; None for none. Raises ConfigError."""
     payloads = PayloadLog(config.payload_log, base) if config.payload_log.dir else None
-    if payloads is not None:
-        payloads.prepare()
-    spans = plugins.load_tracing().Spans(config.telemetry) if config.telemetry.endpoint else None
+    endpoint = config.telemetry.endpoint
+    if endpoint and not endpoint.startswith(("http://", "https://")):
+        raise ConfigError(f"telemetry.endpoint: expected a URL as http://localhost:4318/v1/traces, got {endpoint!r}")
+    spans = plugins.load_tracing().Spans(config.telemetry) if endpoint else None
     return Recorders(payloads, spans) if payloads or spans else None

@@ -116,6 +116,12 @@ class Assembly:
         if config.gateway.grpc_port:
             self.rpc = plugins.load_rpc().RpcServer(config, self.pipeline, self.observer, self.log, self.bounds.bodies)
 
+    def prepare(self) -> None:
+        """Make the folders that are written to. Raises ConfigError if one cannot be had."""
+        self.deferrals.prepare()
+        if self.observer.recorders is not None:
+            self.observer.recorders.prepare()
+
     @property
     def directory(self) -> Directory:
         """The services as requests see them now."""

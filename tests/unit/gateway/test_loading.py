@@ -34,7 +34,11 @@ async def test_reason(scene: Scene, failure: Exception, text: str, caplog: pytes
     ("settings", "error"),
     [
         ('backend = "tvm"', "iris/model.toml: backend: no backend 'tvm'; there are: ort, echo"),
-        ("[ort]\nlevle = 1", "iris/model.toml: ort: (top level): Object contains unknown field `levle`"),
+        (
+            "[ort]\nlevle = 1",
+            "iris/model.toml: ort: (top level): Object contains unknown field `levle`; did you mean 'level'? "
+            "There are: level",
+        ),
         ("[ort]\nlevel = 'x'", "iris/model.toml: ort: level: Expected `int`, got `str`"),
         ("[batchin]", "iris/model.toml: batchin: no wrapper 'batchin'; there are: image, batching, brittle"),
         ("[image]\nlevel = 1.5", "iris/model.toml: image: level: Expected `int`, got `float`"),
