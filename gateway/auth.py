@@ -216,10 +216,7 @@ def _credential(call: Call) -> str | None:
 
 def _codes(name: str, service: ServiceConfig, base: Path) -> tuple[str, ...]:
     """The service's keys, as latin-1 text, which is how headers are read."""
-    where = f"services.{name}.app_codes"
-    if not service.app_codes and not service.aws_credentials and not service.keys:
-        raise ConfigError(f"{where}: app_auth is on, so at least one code is needed")
-    return _texts(where, service.app_codes, base)
+    return _texts(f"services.{name}.app_codes", service.app_codes, base)
 
 
 def _control_codes(control: ModelsControlConfig, base: Path, protected: bool) -> tuple[str, ...]:

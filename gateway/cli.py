@@ -14,6 +14,7 @@ import uvloop
 
 from gateway import __version__, config, defaults, plugins, repository
 from gateway.config import Config, ConfigError
+from gateway.control.commands import add_commands
 from gateway.models import Models
 from gateway.paths import PAGES, PathTable
 from gateway.protocols import load_adapters
@@ -65,6 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     again.add_argument("--connections", type=int, default=1, help="requests at a time (default %(default)s)")
     again.add_argument("--tolerance", type=float, default=1e-5, help="how far numbers may differ (default %(default)s)")
     again.add_argument("--header", action="append", default=[], metavar="NAME:VALUE", help="sent along, as a key is")
+    add_commands(commands)
     return parser
 
 

@@ -11,7 +11,7 @@ from gateway.auth import Authenticator
 from gateway.canary import CANARY, STABLE, TurnsOfAll, Variant, wish
 from gateway.clock import SteadyClock
 from gateway.codechecks import CodeChecks
-from gateway.config import Config
+from gateway.config import Config, ConfigError, ServiceConfig
 from gateway.errors import ModelNotFound, ModelNotReady, NotReady
 from gateway.expiry import expiries, require_running, starts
 from gateway.grants import Grant
@@ -150,6 +150,8 @@ def draw(
     config: Config, base: Path, models: Models, adapters: Mapping[str, Adapter], before: Plane | None = None
 ) -> Plane:
     """The snapshot that follows the one `before`. Raises ConfigError, and changes nothing."""
+    if not config.gateway.data_dir:
+        _require_codes(config.services)
     own_adapters = load_own_adapters(config, adapters)
     own_operations = {
         (*service_and_protocol, operation.method, operation.path): operation
@@ -162,3 +164,10 @@ def draw(
     since = starts(config.services, before.since if before else {}, memory.clock())
     directory = Directory(config, models, expiries(config.services, since))
     return Plane(directory, auth, own_operations, memory, since)
+
+
+def _require_codes(services: Mapping[str, ServiceConfig]) -> None:
+    """Raise ConfigError for a service that nobody could ever call; with a control plane, keys may be made later."""
+    for name, service in services.items():
+        if service.app_auth and not (service.app_codes or service.aws_credentials or service.keys):
+            raise ConfigError(f"services.{name}.app_codes: app_auth is on, so at least one code is needed")

@@ -61,7 +61,7 @@ def load_tracing() -> ModuleType:
 
 def load_control() -> ModuleType:
     """The control plane, whose database no gateway without one needs."""
-    return importlib.import_module("gateway.control")
+    return importlib.import_module("gateway.control.rule")
 
 
 def _find(kind: Kind, name: str) -> ModuleType | None:

@@ -161,7 +161,7 @@ def test_commands_are_all_tested_above(capsys: pytest.CaptureFixture[str]) -> No
     """docs/configuration.md has a row for every command that the program offers."""
     with pytest.raises(SystemExit):
         main(["--help"])
-    offered = set(re.findall(r"^    (\w+) ", capsys.readouterr().out, re.MULTILINE))
+    offered = set(re.findall(r"^    (\w+)(?: |$)", capsys.readouterr().out, re.MULTILINE))
     rows = _rows(_section("docs/configuration.md", "Command line"))
     assert {found[1] for row in rows if (found := re.match(r"`tensorgate (\w+)", row[0]))} == offered
 

@@ -1,5 +1,1 @@
-"""The control plane: it decides, the data plane obeys its snapshots. Imported only where `gateway.data_dir` is set."""
-
-from gateway.control.rule import Prepared, prepare
-
-__all__ = ["Prepared", "prepare"]
+"""The control plane: it decides, the data plane obeys its snapshots. Begins at `rule`; `client` is for its callers."""

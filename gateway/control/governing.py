@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gateway import __version__
 from gateway.config import ServiceConfig
@@ -157,8 +158,10 @@ async def _roll_back(ask: Ask) -> Planned:
     revision = await _stored(ask, str(ask.body.revision))
 
     def roll_back(services: dict[str, ServiceConfig]) -> None:
+        # NOTE: keys stay as they are: one that was taken away must never open anything again.
+        keys = {name: one.keys for name, one in services.items()}
         services.clear()
-        services.update(revision.services)
+        services.update({name: replace(one, keys=keys.get(name, one.keys)) for name, one in revision.services.items()})
 
     text = f"back to revision {revision.number}"
     outcome = await ask.control.act(ask.user.name, roll_back, [NewEvent("rollback", "", text)], text)
