@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import httpx
 import pytest
 from live import LiveGateway, becomes, gateway, put_echo
 
@@ -144,6 +145,47 @@ def test_what_is_on_its_way_is_answered_by_whom_it_reached(tmp_path: Path) -> No
         reply = connection.getresponse()
         assert (reply.status, reply.headers["x-tensorgate-variant"]) == (200, "canary")
         assert json.loads(reply.read())["outputs"][0]["name"] == "x_new"
+
+
+CHAT = Path(__file__).resolve().parents[2] / "configs" / "models" / "tinychat"
+TALK = f"""
+[models]
+tinychat = {json.dumps(str(CHAT))}
+[services.talk]
+model = "tinychat"
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        ("", 200),
+        ('state = "stopped"', 503),
+        ("expires_at = 2020-01-01T00:00:00Z", 503),
+        ('app_auth = true\napp_codes = ["new"]', 401),
+    ],
+    ids=["offline", "stopped", "expired", "locked"],
+)
+def test_a_stream_that_has_begun_ends_as_it_would(tmp_path: Path, change: str, status: int) -> None:
+    """Whatever becomes of its canary, its service or its key; the next request obeys."""
+    operator = Operator(tmp_path)
+    operator.file.write_text(f"{TALK}[services.talk.canary]\nweight = 100\n")
+    body = {"model": "talk", "messages": [{"role": "user", "content": "Tell me a story"}]}
+    long = {"stream": True, "max_tokens": 900, "ignore_eos": True, "n": 8}
+    with gateway(operator.file) as live:
+        operator.live = live
+        url = f"{live.url}/v1/chat/completions"
+        live.wait_until("/readyz", 200)
+        with httpx.stream("POST", url, json={**body, **long}, timeout=30) as reply:
+            events = reply.iter_lines()
+            assert next(events).startswith("data: {")
+            operator.says(TALK + change)
+            assert live.metric("tensorgate_requests_running", service="talk") == 1
+            assert httpx.post(url, json={**body, "max_tokens": 1}, timeout=30).status_code == status
+            rest = [line for line in events if line]
+        assert (reply.status_code, reply.headers["x-tensorgate-variant"]) == (200, "canary")
+        assert rest[-1] == "data: [DONE]"
+        assert '"finish_reason":"' in rest[-2].replace(" ", "")
 
 
 ANALYSIS = """
