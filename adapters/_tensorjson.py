@@ -26,7 +26,8 @@ R = TypeVar("R")
 
 _KEEP_BYTES = 4 << 20
 """A parser keeps buffers of about twice its largest body; after a larger one it is dropped."""
-_ELEMENTS_PER_LIST = 4
+_ELEMENTS_PER_LIST = 16
+_LISTS_ALWAYS = 1 << 16
 _ELEMENTS_PER_TEXT = 32
 _TEXTS_ALWAYS = 1 << 16
 _NUMBER_BYTES = b"0123456789+-.eE \t\r\n"
@@ -75,8 +76,9 @@ def check_size(body: bytes, elements: int) -> None:
 
 def check_lists(body: bytes, elements: int) -> None:
     """Raise BodyTooLarge if the body holds too many lists, objects and texts to be made into Python's."""
-    # PERF: such a list costs ten times as much as the number in it.
-    most = elements // _ELEMENTS_PER_LIST
+    # PERF: such a list costs ten times as much as the number in it, and the parser makes all of them without a pause:
+    # a million holds the interpreter for 0.2 s.
+    most = max(elements // _ELEMENTS_PER_LIST, min(elements // 4, _LISTS_ALWAYS))
     if len(body) > most and body.count(b"[") + body.count(b"{") > most:
         raise BodyTooLarge(f"the body is not a rectangle of numbers, and holds more than {most} lists and objects")
     # PERF: texts cost little here, but much on their way to a model, where the interpreter's lock is held.
