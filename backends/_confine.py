@@ -16,8 +16,15 @@ def model_file(directory: Path, root: Path, name: str) -> Path:
     """The folder's file of that name, as a real path. Raises LoadFailed if it is missing or lies outside `root`."""
     file = directory / name
     if not os.path.lexists(file):
-        raise LoadFailed(f"there is no {name} in the version's folder")
+        raise LoadFailed(f"there is no {name} in the version's folder{_instead(directory, name)}")
     return _inside(file, root, name)
+
+
+def _instead(directory: Path, name: str) -> str:
+    """What of that kind the folder does hold."""
+    kind = Path(name).suffix
+    found = sorted(one for one in os.listdir(directory) if one.endswith(kind) and not one.startswith("."))
+    return f"; the folder holds {', '.join(found[:3])}, which is not read under that name" if found else ""
 
 
 def check_external_data(model: onnx.ModelProto, directory: Path, root: Path) -> None:

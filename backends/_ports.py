@@ -62,6 +62,7 @@ class InputPort(Struct, frozen=True):
         given = "string" if array.dtype == object else array.dtype.name
         return InvalidTensor(
             f'input "{self.name}" is {given} of shape {_shape(array.shape)}, but the model takes {describe(self.spec)}'
+            f"{_one_row(self.spec) if array.ndim != self.rank else ''}"
         )
 
     def _decoded(self, array: Tensor) -> Tensor:
@@ -193,6 +194,14 @@ def describe(spec: TensorSpec) -> str:
     """A spec for people: `float32 of shape [-1,4]`."""
     carrier = f"{spec.dtype} (as float32)" if spec.dtype in FLOAT32_CARRIED else spec.dtype
     return f"{carrier} of {'any shape' if spec.shape is None else f'shape {_shape(spec.shape)}'}"
+
+
+def _one_row(spec: TensorSpec) -> str:
+    """How the smallest batch looks, where that can be told."""
+    shape = spec.shape or ()
+    if len(shape) < 2 or shape[0] is not None or None in shape[1:]:
+        return ""
+    return f"; a batch of one has shape {_shape((1, *shape[1:]))}"
 
 
 def _shape(shape: Sequence[int | None]) -> str:

@@ -4,12 +4,13 @@ import re
 from collections.abc import Mapping
 from urllib.parse import unquote
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from gateway.errors import MethodNotAllowed, RouteNotFound
-from gateway.interfaces import Adapter, Operation, Status
-from gateway.types import Call
+from gateway.interfaces import Adapter, Infer, Operation, Status
+from gateway.types import Call, Reply
 
 PAGES = ("/healthz", "/readyz", "/metrics", "/statusz")
 """The gateway's own, beside the protocols."""
@@ -122,9 +123,23 @@ class PathTable:
                 return replace(route, protocol=claimant[0], adapter=claimant[1])
         return route
 
+    def examples(self) -> str:
+        """A path of each protocol, for those who have hit none: `tfserving: POST /v1/models/{model}:predict`."""
+        first: dict[str, str] = {}
+        for entry in self._entries:
+            if isinstance(entry.operation, Infer):
+                path = re.sub(r"\[.*?\]", "", entry.operation.path)
+                first.setdefault(entry.protocol, f"{entry.protocol}: {entry.operation.method} {path}")
+        return "; ".join(first.values())
+
     def rows(self) -> list[tuple[str, str, str, str]]:
         """(method, path, protocol, operation) of everything that is served."""
         return [(e.operation.method, e.operation.path, e.protocol, e.name) for e in self._entries]
+
+
+def unclaimed(examples: str) -> Reply:
+    """The answer to a call that speaks no protocol, so that nobody's dialect is meant."""
+    return Reply(msgspec.json.encode({"error": f"not found: no protocol has this path; there are {examples}"}), 404)
 
 
 def split_prefix(raw_path: str) -> tuple[str | None, str]:

@@ -35,7 +35,7 @@ from gateway.model_control import ModelControl
 from gateway.observe import Observer
 from gateway.offload import Offload
 from gateway.outputs import FEW_BYTES, check_answer, check_outputs
-from gateway.paths import PathTable, Route
+from gateway.paths import PathTable, Route, unclaimed
 from gateway.plane import Plane
 from gateway.pressure import Stage
 from gateway.routing import Service, told
@@ -92,6 +92,7 @@ class Pipeline:
         bounds: Bounds,
     ) -> None:
         self.paths = PathTable(adapters)
+        self._unclaimed = unclaimed(self.paths.examples())
         self.plane = plane
         """Replaced whole when the services change."""
         self._observer = observer
@@ -152,7 +153,7 @@ class Pipeline:
     def _refuse(self, error: GatewayError, head: Call, trace: Trace) -> Reply:
         claimant = self.paths.claimant(head)
         if claimant is None:
-            return Reply(b'{"error": "not found"}', 404)
+            return self._unclaimed
         trace.protocol, adapter = claimant
         return adapter.encode_error(error, head)
 

@@ -185,7 +185,9 @@ def _model(root: Path, real_root: Path, folder: Path, target: Path, known: Model
     if not versions and (problem or config.backend != "ort" or (target / MODEL_FILE).is_file()):
         versions = {FLAT_VERSION: _version(FLAT_VERSION, target, target.parent, config)}
     if not versions:
-        raise ConfigError(f"holds neither a numbered folder nor {MODEL_FILE}")
+        named = ", ".join(_strays(target)[:3])
+        beside = f"; it holds {named}, which is not read under that name" if named else ""
+        raise ConfigError(f"holds neither a numbered folder nor {MODEL_FILE}{beside}")
     return ModelFolder(folder.name, root, target, config, stamp, versions, problem)
 
 
@@ -203,7 +205,7 @@ def _folders(directory: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _strays(directory: Path) -> list[str]:
-    """The files of models that lie in a models folder itself, where nobody looks for them."""
+    """The files of models that lie where nobody looks for them."""
     names = [name for name in os.listdir(directory) if name == SETTINGS_FILE or name.endswith(ONNX)]
     return sorted(name for name in names if not name.startswith(".") and not os.path.isdir(directory / name))
 

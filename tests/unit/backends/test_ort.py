@@ -151,7 +151,8 @@ def test_a_tensor_that_does_not_fit(load: Load, array: np.ndarray, said: str) ->
     """The text names the input, what was sent and what is taken."""
     with pytest.raises(InvalidTensor) as caught:
         load(identity(dims=["N", 4])).infer({"x": array})
-    assert f"{said}, but the model takes float32 of shape [-1,4]" == str(caught.value)
+    hint = "" if array.ndim == 2 else "; a batch of one has shape [1,4]"
+    assert f"{said}, but the model takes float32 of shape [-1,4]{hint}" == str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,11 @@ def test_a_folder_without_a_model(load: Load, tmp_path: Path) -> None:
     """The missing file is named."""
     (tmp_path / "demo" / "1").mkdir(parents=True)
     assert refusal(load, None) == "there is no model.onnx in the version's folder"
+    (tmp_path / "demo" / "1" / "lin.onnx").write_text("x")
+    said = (
+        "there is no model.onnx in the version's folder; the folder holds lin.onnx, which is not read under that name"
+    )
+    assert refusal(load, None) == said
 
 
 def test_a_model_that_is_a_folder(load: Load, tmp_path: Path) -> None:

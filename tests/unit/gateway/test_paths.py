@@ -4,9 +4,10 @@ import re
 
 import pytest
 
+from gateway import config, protocols
 from gateway.errors import GatewayError, MethodNotAllowed, RouteNotFound
 from gateway.interfaces import Answer, Operation, Status
-from gateway.paths import PathTable, split_prefix
+from gateway.paths import PathTable, split_prefix, unclaimed
 from gateway.types import Call, Reply
 
 
@@ -135,3 +136,16 @@ def test_a_model_that_is_missing_is_told_in_the_surest_dialect(claim: int, speak
     assert table.speaking(table.find(call), call).protocol == speaker
     answer = Call("GET", "/v1/other/x")
     assert table.speaking(table.find(answer), answer) is table.find(answer)
+
+
+def test_a_path_of_no_protocol_is_answered_with_those_that_there_are() -> None:
+    """Who speaks no protocol is told which are on, each with a path that can be called."""
+    table = PathTable(
+        protocols.load_adapters(config.Config(gateway=config.GatewayConfig(protocols=("tfserving", "v2"))))
+    )
+    reply = unclaimed(table.examples())
+    assert (reply.status, reply.media_type) == (404, "application/json")
+    assert reply.body == (
+        b'{"error":"not found: no protocol has this path; there are tfserving: POST /v1/models/{model}:predict; '
+        b'v2: POST /v2/models/{model}/infer"}'
+    )

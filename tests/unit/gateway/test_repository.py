@@ -67,6 +67,10 @@ def test_backend_without_files(tmp_path: Path) -> None:
     ("files", "problem"),
     [
         (["iris/README.md"], "holds neither a numbered folder nor model.onnx"),
+        (
+            ["iris/lin.onnx"],
+            "nor model.onnx; it holds lin.onnx, which is not read under that name",
+        ),
         (["_iris/1/model.onnx"], "not a model name"),
         (["iris classic/1/model.onnx"], "not a model name"),
         (["iris\n/1/model.onnx"], "not a model name"),
