@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from gateway import grants, keys, sigv4
+from gateway import keys, sigv4
 from gateway.codechecks import CodeChecks
 from gateway.config import ConfigError, ModelsControlConfig, Secret, ServiceConfig, secret_text
 from gateway.errors import Forbidden, Unauthenticated
-from gateway.grants import INFER, NOTHING, Grant, Opening
+from gateway.grants import INFER, NOTHING, Grant, Opening, Openings
 from gateway.routing import Service
 from gateway.types import Call
 
@@ -59,9 +59,9 @@ class Authenticator:
                     opened.setdefault(self._keyed(keys.sha256_of(hashed)), []).append(opening)
             for access_key_id, secret in _signers(name, service, base):
                 signers.setdefault(access_key_id, {}).setdefault(secret, set()).add(name)
-        self._opened = {digest: _settled(openings) for digest, openings in opened.items()}
-        """Digest of a code to what it opens, or to what that depends on."""
-        self._slow = {hashed: tuple(openings) for hashed, openings in slow.items()}
+        self._opened = {digest: Openings(openings) for digest, openings in opened.items()}
+        """By the digest of the code."""
+        self._slow = {hashed: Openings(openings) for hashed, openings in slow.items()}
         """As `_opened`, for codes that are checked before their digests are known."""
         self._signers = {
             access_key_id: {secret: frozenset(names) for secret, names in found.items()}
@@ -86,9 +86,7 @@ class Authenticator:
         if code is None and self.verifies and sigv4.is_signed(call):
             return self._claimed(call)
         found = self._found(code)
-        if found is None:
-            return NOTHING
-        return found if isinstance(found, Grant) else grants.grant(found, self._steady(), protocol, operation)
+        return NOTHING if found is None else found.grant(self._steady(), protocol, operation)
 
     async def grant(self, call: Call, services: Sequence[Service], peer: str, protocol: str, operation: str) -> Grant:
         """As `opened`, where the key may also be a slow one of those services that was never used before.
@@ -103,8 +101,8 @@ class Authenticator:
                 await self._checks.check(code.encode("latin-1"), wanted, peer)
         return self.opened(call, protocol, operation)
 
-    def _found(self, code: str | None) -> Grant | tuple[Opening, ...] | None:
-        """What the code opens, or that depends on; None for one that is not known."""
+    def _found(self, code: str | None) -> Openings | None:
+        """What the code opens; None for one that is not known."""
         if code is None or len(code) > keys.LONGEST:
             return None
         found = self._opened.get(self._digest(code))
@@ -251,13 +249,6 @@ def _stored(name: str, service: ServiceConfig) -> Iterator[tuple[str, Opening]]:
             raise ConfigError(f"{where}.hash: codes of one service may have {MOST_SALTS} different salts at most")
         expires = key.expires_at.timestamp() if key.expires_at is not None else None
         yield key.hash, Opening(name, key.id, frozenset(key.scopes), expires)
-
-
-def _settled(openings: Sequence[Opening]) -> Grant | tuple[Opening, ...]:
-    """PERF: what opens the same at any time and for any call is made once, not for each."""
-    if all(one.free for one in openings):
-        return grants.grant(openings, 0.0, "", INFER)
-    return tuple(openings)
 
 
 def _signed(opened: Iterable[frozenset[str]]) -> Grant:
