@@ -20,6 +20,7 @@ from gateway.grants import DESCRIBE, NOTHING
 from gateway.interfaces import WEBSOCKET
 from gateway.models import Models
 from gateway.observe import Observer
+from gateway.pages import TYPES, Alone, Unreachable, Whole
 from gateway.paths import PAGES
 from gateway.pipeline import Pipeline
 from gateway.proxy import Proxy
@@ -30,8 +31,6 @@ from gateway.types import Call, Reply
 
 Scope = Message
 Send = Callable[[Message], Awaitable[None]]
-
-METRICS_TYPE = "text/plain; version=1.0.0; charset=utf-8"
 
 PING_SECONDS = 15.0
 """Silence in a stream of events after which proxies and clients are told that it still lives."""
@@ -61,7 +60,8 @@ class Gateway:
         self._bodies = bodies or Bodies(limits)
         self._log = log
         self._ids = RequestIds()
-        self._models = models
+        self.fleet: Whole = Alone(models, observer, lambda: self.draining)
+        """Whom the operators' pages are about."""
         # The hot path never enters Starlette's router: its own pages are told apart by one set lookup.
         pages = (self._healthz, self._readyz, self._metrics, self._statusz)
         self._pages = Starlette(routes=[Route(path, page) for path, page in zip(PAGES, pages, strict=True)])
@@ -204,33 +204,21 @@ class Gateway:
         return Response("ok\n", media_type="text/plain")
 
     async def _readyz(self, request: Request) -> Response:
-        if self.draining:
-            return Response("draining\n", 503, media_type="text/plain")
-        if self._models.ready:
-            return Response("ready\n", media_type="text/plain")
-        if not await self._trusts(request):
-            return Response("not ready\n", 503, media_type="text/plain")
-        waiting = [f"{one.name} {one.version}: {one.error or one.state}" for one in self._models.describe()
-                   if one.error or one.state in ("START", "LOADING")]  # fmt: skip
-        waiting += [f"{name}: {problem}" for name, problem in self._models.problems.items()]
-        return Response("".join(f"{line}\n" for line in ["not ready", *waiting]), 503, media_type="text/plain")
+        return await self._page(request, await self._trusts(request))
 
     async def _metrics(self, request: Request) -> Response:
-        if not await self._trusts(request):
-            return _stranger()
-        return Response(self._observer.page(), headers={"content-type": METRICS_TYPE})
+        return await self._page(request, True) if await self._trusts(request) else _stranger()
 
     async def _statusz(self, request: Request) -> Response:
-        if not await self._trusts(request):
-            return _stranger()
-        page = {
-            "ready": self._models.ready,
-            "draining": self.draining,
-            "models": self._models.describe(),
-            "problems": self._models.problems,
-            "shadows": self._observer.shadows.reports(),
-        }
-        return Response(msgspec.json.encode(page), media_type="application/json")
+        return await self._page(request, True) if await self._trusts(request) else _stranger()
+
+    async def _page(self, request: Request, trusted: bool) -> Response:
+        path = request.url.path
+        try:
+            status, text = await self.fleet.page(path, trusted)
+        except Unreachable:
+            status, text = 503, "draining\n"
+        return Response(text, status, {"content-type": TYPES[path]})
 
     async def _trusts(self, request: Request) -> bool:
         """Whether the caller may see names: they are told to strangers only where no service needs a key."""

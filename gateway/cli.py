@@ -2,7 +2,7 @@
 
 import argparse
 import asyncio
-import logging
+import contextlib
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -17,17 +17,20 @@ from gateway.config import Config, ConfigError
 from gateway.control.commands import add_commands
 from gateway.models import Models
 from gateway.paths import PAGES, PathTable
+from gateway.programlog import begin_log
 from gateway.protocols import load_adapters
 from gateway.replay import Report, replay, told
-from gateway.server import Assembly, listen, serve
+from gateway.server import Assembly, serve
+from gateway.sockets import listen, share
+from gateway.startup import banner, control_banner, table, unasked
 from gateway.summary import VersionSummary
+from gateway.supervisor import Supervisor
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line; returns the exit code: 0 done, 1 it could not be done, 2 the command line is wrong."""
     options = _parser().parse_args(arguments)
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("tensorgate").setLevel(logging.INFO)
+    begin_log()
     try:
         return int(options.run(options))
     except ConfigError as error:
@@ -51,6 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_sources(started)
     started.add_argument("--host", help="address to listen on (default 127.0.0.1)")
     started.add_argument("--port", type=int, help="port to listen on; 0 takes a free one (default 8080)")
+    started.add_argument("--workers", type=_workers, metavar="N", help="processes that answer requests (default 1)")
     _add_device(started)
     checked = command("check", _check, "Check a configuration and its models' settings without loading anything.")
     checked.add_argument("config", type=Path, metavar="CONFIG", help="the TOML file")
@@ -68,6 +72,13 @@ def _parser() -> argparse.ArgumentParser:
     again.add_argument("--header", action="append", default=[], metavar="NAME:VALUE", help="sent along, as a key is")
     add_commands(commands)
     return parser
+
+
+def _workers(text: str) -> int:
+    number = int(text)
+    if not 1 <= number <= 256:
+        raise argparse.ArgumentTypeError("expected 1 to 256")
+    return number
 
 
 def _add_sources(parser: argparse.ArgumentParser) -> None:
@@ -93,7 +104,9 @@ def _settings(options: argparse.Namespace) -> tuple[Config, Path, tuple[Path, ..
     """The configuration with the command line's wishes in it, the folder its paths are relative to, and the models."""
     chosen = defaults.configured(options.config, options.models or ())
     wishes = {
-        name: getattr(options, name) for name in ("host", "port", "device") if getattr(options, name, None) is not None
+        name: getattr(options, name)
+        for name in ("host", "port", "device", "workers")
+        if getattr(options, name, None) is not None
     }
     chosen = msgspec.structs.replace(chosen, gateway=msgspec.structs.replace(chosen.gateway, **wishes))
     base = options.config.parent if options.config else Path()
@@ -114,91 +127,39 @@ def _serve(options: argparse.Namespace) -> int:
     control = plugins.load_control().prepare(settings, base) if settings.gateway.data_dir else None
     if control is not None:
         settings = msgspec.structs.replace(settings, services=control.services)
-    assembly = Assembly(settings, base, roots)
-    assembly.prepare()
-    sock = listen(settings.gateway.host, settings.gateway.port)
-    admin = listen(settings.gateway.admin_host, settings.gateway.admin_port) if control is not None else None
-
-    async def started() -> None:
-        print("\n".join(_banner(assembly, sock.getsockname()[1])))
-        if control is not None and admin is not None:
-            print("\n".join(_control_banner(settings.gateway.admin_host, admin.getsockname()[1], control.first_token)))
-        sys.stdout.flush()
 
     def read() -> Config:
         return _settings(options)[0]
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(assembly, sock, started, control and control.controls, admin, read))
+    with contextlib.ExitStack() as opened:
+        gateway = settings.gateway
+        many = gateway.workers > 1
+        assembly = None if many else Assembly(settings, base, roots)
+        if assembly is not None:
+            assembly.prepare()
+        socks = [
+            opened.enter_context(sock) for sock in (share(gateway) if many else [listen(gateway.host, gateway.port)])
+        ]
+        admin = None
+        if control is not None:
+            admin = opened.enter_context(listen(gateway.admin_host, gateway.admin_port))
+
+        def started(lines: Iterable[str]) -> None:
+            print("\n".join(lines))
+            if control is not None and admin is not None:
+                shown = control_banner(gateway.admin_host, admin.getsockname()[1], control.first_token)
+                print("\n".join(shown))
+            sys.stdout.flush()
+
+        controls = control and control.controls
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            if assembly is None:
+                runner.run(Supervisor(settings, base, roots, socks, read).run(started, controls, admin))
+            else:
+                runner.run(
+                    serve(assembly, socks[0], lambda port: started(banner(assembly, port)), controls, admin, read)
+                )
     return 0
-
-
-def _banner(assembly: Assembly, port: int) -> Iterable[str]:
-    host = assembly.config.gateway.host
-    shown = f"[{host}]" if ":" in host else host
-    models = assembly.models.describe()
-    yield f"tensorgate {__version__} on http://{shown}:{port}"
-    if assembly.config.gateway.grpc_port:
-        yield f"  grpc       {shown}:{assembly.config.gateway.grpc_port}"
-    yield f"  protocols  {', '.join(assembly.adapters)}"
-    providers = sorted({one.provider for one in models if one.provider})
-    notes = sorted({one.note for one in models if one.note})
-    device = ", ".join(providers) or "none yet"
-    yield f"  device     {device}" + (f" ({'; '.join(notes)})" if notes else "")
-    for service in assembly.directory:
-        if service.name != service.model or service.protected:
-            key = ", needs a key" if service.protected else ""
-            yield f"  service    {service.name} -> {service.model} ({service.type}{key})"
-    yield from (f"  problem    {text}" for text in _unasked(assembly.config))
-    yield from (f"  {line}" for line in _table(models))
-    problems = dict(assembly.models.problems)
-    default = assembly.config.default_service
-    if default and assembly.directory.get(default) is None:
-        problems["default_service"] = f"there is no service {default!r}"
-    yield from (f"  problem    {name}: {problem}" for name, problem in problems.items())
-
-
-def _control_banner(host: str, port: int, first_token: str | None) -> Iterable[str]:
-    yield f"  control    http://{f'[{host}]' if ':' in host else host}:{port}/control/v1"
-    if first_token is not None:
-        yield f"  token      {first_token}"
-        yield "             the first administrator's, shown this once: put it into TENSORGATE_TOKEN"
-
-
-def _unasked(settings: Config) -> list[str]:
-    """Services whose keys nobody needs: allowed, but seldom meant."""
-    return [
-        f"services.{name}: it has keys, but app_auth is not true, so nobody needs them"
-        for name, service in settings.services.items()
-        if not service.app_auth and (service.app_codes or service.aws_credentials)
-    ]
-
-
-def _table(models: Sequence[VersionSummary]) -> Iterable[str]:
-    """One line a version, columns aligned; signatures after the first have lines of their own."""
-    if not models:
-        yield f"no models: a model is a folder NAME with {repository.MODEL_FILE} or NAME/1/{repository.MODEL_FILE}"
-        return
-    rows = [("MODEL", "VERSION", "STATE", "RUNS ON", "LOADED IN", "SIGNATURES")]
-    rows += [
-        (
-            one.name,
-            f"{one.version}{''.join(f' [{label}]' for label in one.labels)}",
-            one.state,
-            one.provider or "-",
-            f"{one.load_seconds * 1e3:.0f} ms" if one.provider else "-",
-            one.signatures[0] if one.signatures else "-",
-        )
-        for one in models
-    ]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    column = " " * sum(width + 2 for width in widths[:-1])
-    for row, one in zip(rows, [None, *models], strict=True):
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        if one is not None:
-            yield from (f"{column}{signature}" for signature in one.signatures[1:])
-            if one.error:
-                yield f"    {one.error}"
 
 
 def _check(options: argparse.Namespace) -> int:
@@ -208,7 +169,7 @@ def _check(options: argparse.Namespace) -> int:
     scan = repository.scan(roots, None, assembly.models.single)
     for name, problem in scan.problems.items():
         print(f"{name}: {problem}", file=sys.stderr)
-    for text in _unasked(settings):
+    for text in unasked(settings):
         print(f"{options.config.name}: {text}", file=sys.stderr)
     missing = [
         f"services.{name}.model: there is no model {service.model or name!r}"
@@ -241,7 +202,7 @@ def _models(options: argparse.Namespace) -> int:
         settings, base, roots = _settings(options)
         single = {name: base / folder for name, folder in settings.models.items()}
         models = asyncio.run(_loaded(Models(roots, settings.gateway.device, single)))
-    print("\n".join(_table(models)))
+    print("\n".join(table(models)))
     return 1 if any(one.error for one in models) else 0
 
 

@@ -75,6 +75,10 @@ class GatewayConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Whether members of a project may share services at all."""
     prune: bool = False
     """Whether services that the file no longer names are taken out when a changed file is applied."""
+    workers: Annotated[int, Meta(ge=1, le=256)] = 1
+    """Processes that answer requests, beside one that leads them; 1 does everything in one."""
+    hang_seconds: Annotated[float, Meta(gt=0)] = 10.0
+    """How long the event loop of one of many processes may stand still before the process is replaced."""
     model_memory: Bytes = 0
     """What the loaded models may take together, for each process; 0 sets no bound."""
     model_idle_seconds: Annotated[float, Meta(ge=0)] = 0.0

@@ -35,6 +35,26 @@ class ShadowReport(Struct):
     outputs: dict[str, OutputReport] = {}
 
 
+def added(one: ShadowReport, other: ShadowReport) -> ShadowReport:
+    """Both together: two processes' reports of one service."""
+    outputs = {}
+    for name in one.outputs | other.outputs:
+        first, second = one.outputs.get(name, OutputReport()), other.outputs.get(name, OutputReport())
+        outputs[name] = OutputReport(
+            first.compared + second.compared,
+            first.different + second.different,
+            max(first.largest, second.largest),
+        )
+    return ShadowReport(
+        one.same + other.same,
+        one.different + other.different,
+        one.failed + other.failed,
+        one.skipped + other.skipped,
+        one.last_failure or other.last_failure,
+        outputs,
+    )
+
+
 class ShadowReports:
     """The reports of every service with a shadow."""
 

@@ -51,13 +51,17 @@ class FileControl:
             if service is not None:
                 await self._apply({**self.services, name: carried_out(service, decision)})
 
+    async def adopt(self, services: Mapping[str, ServiceConfig]) -> None:
+        """Serve these. Raises ConfigError."""
+        async with self._changing:
+            await self._apply(services)
+
     async def reload(self) -> None:
         """Read the file and serve what it says, or log why not."""
         assert self._read is not None
         try:
             found = await asyncio.to_thread(self._read)
-            async with self._changing:
-                await self._apply(found.services)
+            await self.adopt(found.services)
         except ConfigError as error:
             log.error("the services stay as they are: %s", error)
             return

@@ -6,8 +6,12 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from gateway.config import ServiceConfig
+from gateway.differences import ShadowReport
 from gateway.summary import VersionSummary
 from gateway.variants import Tallies
+
+DRAIN_NOTICE_SECONDS = 0.5
+"""After SIGTERM: how long requests are still taken, each answer asking the client to go elsewhere next time."""
 
 
 class ProcessSummary(Struct, frozen=True):
@@ -27,6 +31,8 @@ class FleetSummary(Struct, frozen=True):
     draining: bool
     models: tuple[VersionSummary, ...] = ()
     problems: dict[str, str] = {}
+    shadows: Mapping[str, ShadowReport] = {}
+    """Service to what copies of its requests have shown."""
     generation: int = 0
     """Counts the changes that every process has made."""
     processes: tuple[ProcessSummary, ...] = ()

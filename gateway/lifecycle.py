@@ -110,6 +110,13 @@ class Book:
                 return self.folder.versions[number]
         return None
 
+    def lacking(self, folder: ModelFolder) -> list[VersionFolder]:
+        """The versions that would be loaded, newest first, if that were the folder."""
+        before, self.folder = self.folder, folder
+        found = [folder.versions[number] for number in folder.wanted if self._is_due(number)]
+        self.folder = before
+        return found
+
     def surplus(self) -> list[Loaded]:
         """The versions that may go: not wanted, and one that is wanted answers, or none is wanted any more."""
         serving = self.serving()
@@ -137,6 +144,10 @@ class Book:
         known = self._versions[folder.version]
         known.loading = False
         known.failed_fingerprint, known.failure = folder.fingerprint, failure
+
+    def load_dropped(self, number: int) -> None:
+        """The load was for nothing: whatever answered before still does."""
+        self._versions[number].loading = False
 
     def load_done(self, loaded: Loaded) -> Loaded | None:
         """From now on it answers; returns the one whose place it takes."""

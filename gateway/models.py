@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from gateway.errors import LabelNotFound, LoadFailed, ModelExists, ModelNotFound, ModelNotReady, NotReady
 from gateway.heap import give_back
 from gateway.interfaces import Device
-from gateway.lifecycle import Book, Loaded
+from gateway.lifecycle import Book, Failure, Loaded
 from gateway.loading import load_version, shown
 from gateway.repository import ModelFolder, Scan, VersionFolder, scan, settle
 from gateway.residency import ModelMemory
@@ -289,21 +289,28 @@ class Models:
         what = f"{book.name} version {version.version}"
         book.load_begins(version.version)
         self._publish(book)
-        log.info("%s: loading", what)
-        try:
-            loaded = await load_version(model, version, self.device, self._output(model.name), self.memory)
-        except Exception as error:
-            failure = shown(error)
-            del error  # with its traceback goes what was half loaded
-            await asyncio.to_thread(give_back)
-            book.load_failed(version, failure)
+        loaded = await self._try(model, version)
+        if not isinstance(loaded, Loaded):
+            book.load_failed(version, loaded)
             self._publish(book)
-            log.error("%s: not loaded: %s", what, failure)
             return
         replaced = book.load_done(loaded)
         log.info("%s: available on %s after %.3f s", what, loaded.backend.status.provider, loaded.load_seconds)
         if replaced:
             self._drain(book, replaced)
+
+    async def _try(self, model: ModelFolder, version: VersionFolder) -> Loaded | Failure:
+        """The version, or why it cannot be had."""
+        what = f"{model.name} version {version.version}"
+        log.info("%s: loading", what)
+        try:
+            return await load_version(model, version, self.device, self._output(model.name), self.memory)
+        except Exception as error:
+            failure = shown(error)
+            del error  # with its traceback goes what was half loaded
+        await asyncio.to_thread(give_back)
+        log.error("%s: not loaded: %s", what, failure)
+        return failure
 
     def _retire(self, book: Book) -> None:
         """Take offline what may go, and publish."""
@@ -338,7 +345,7 @@ class Models:
         """Let requests see the model as it now stands."""
         book.trim()
         serving = book.serving()
-        status = book.status()
+        status = self._told(book)
         latest = next(iter(serving.values()), None)
         model = LoadedModel(book.name, status, serving, status.labels, latest)
         if self._awaited and book.complete:
@@ -346,6 +353,10 @@ class Models:
         if model != self._snapshot.get(book.name):
             self._snapshot = self._snapshot | {book.name: model}
             self._changed()
+
+    def _told(self, book: Book) -> ModelStatus:
+        """How the model is said to stand."""
+        return book.status()
 
     def _forget(self, name: str) -> None:
         del self._books[name]

@@ -86,6 +86,10 @@ class Observer:
         """The metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
+    def families(self) -> Iterable[Metric]:
+        """The metrics as data."""
+        return self._registry.collect()
+
     def collect(self) -> Iterator[Metric]:
         """Called by the registry for each page."""
         yield from self._request_metrics()

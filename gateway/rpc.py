@@ -60,8 +60,8 @@ class RpcServer:
             options=(
                 ("grpc.max_receive_message_length", self._config.limits.body_bytes),
                 ("grpc.max_send_message_length", -1),
-                # Without it a second gateway on the port would take every other connection.
-                ("grpc.so_reuseport", 0),
+                # With it, a second gateway on the port would take every other connection.
+                ("grpc.so_reuseport", int(gateway.workers > 1)),
             ),
         )
         self._server.add_generic_rpc_handlers(self._handlers())

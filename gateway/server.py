@@ -3,12 +3,13 @@
 import asyncio
 import contextlib
 import ctypes
+import functools
 import gc
 import logging
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,12 +25,12 @@ from gateway.config import Config, ConfigError, ServiceConfig, folders
 from gateway.connections import allow_files
 from gateway.deferral import Deferrals
 from gateway.filecontrol import FileControl, Read
-from gateway.fleet import Controls, FleetSummary
+from gateway.fleet import DRAIN_NOTICE_SECONDS, Controls, FleetSummary
 from gateway.model_control import ModelControl
 from gateway.models import Models
 from gateway.observe import Observer
 from gateway.pipeline import Pipeline
-from gateway.plane import draw
+from gateway.plane import Plane, draw
 from gateway.protocol import Listener, bounded
 from gateway.protocols import load_adapters
 from gateway.proxy import Proxy
@@ -39,9 +40,6 @@ from gateway.residency import model_memory
 from gateway.routing import Directory
 from gateway.variants import Tallies
 from gateway.websocket import WebSocketProtocol
-
-DRAIN_NOTICE_SECONDS = 0.5
-"""After SIGTERM: how long requests are still taken, each answer asking the client to go elsewhere next time."""
 
 log = logging.getLogger("tensorgate.server")
 
@@ -76,11 +74,13 @@ class Server(Listener):
 class Assembly:
     """Everything a process serves with, built but not started."""
 
-    def __init__(self, config: Config, base: Path, roots: tuple[Path, ...]) -> None:
+    def __init__(
+        self, config: Config, base: Path, roots: tuple[Path, ...], models: Callable[..., Models] = Models
+    ) -> None:
         self.config = config
         self._base = base
         single = {name: base / folder for name, folder in config.models.items()}
-        self.models = Models(
+        self.models = models(
             roots,
             config.gateway.device,
             single,
@@ -129,13 +129,22 @@ class Assembly:
 
     def apply(self, services: Mapping[str, ServiceConfig]) -> None:
         """Serve these from now on, all or none of them. Raises ConfigError."""
+        self.draft(services)()
+
+    def draft(self, services: Mapping[str, ServiceConfig]) -> Callable[[], None]:
+        """What makes the gateway serve these from then on, once it is called. Raises ConfigError."""
         config = msgspec.structs.replace(self.config, services=dict(services))
-        self.pipeline.plane = draw(config, self._base, self.models, self.adapters, self.pipeline.plane)
+        plane = draw(config, self._base, self.models, self.adapters, self.pipeline.plane)
+        return functools.partial(self._adopt, config, plane)
+
+    def _adopt(self, config: Config, plane: Plane) -> None:
+        services = config.services
+        self.pipeline.plane = plane
         self.bounds.limits.adopt(config)
         self.config = config
         canaried = {name for name, service in services.items() if service.canary is not None}
-        self.pipeline.plane.memory.turns.keep(canaried)
-        self.pipeline.plane.memory.checks.keep({key.hash for service in services.values() for key in service.keys})
+        plane.memory.turns.keep(canaried)
+        plane.memory.checks.keep({key.hash for service in services.values() for key in service.keys})
         self.observer.variants.keep(canaried)
         self.observer.shadows.keep(canaried)
 
@@ -145,15 +154,6 @@ class Assembly:
         if control.enabled and not roots:
             raise ConfigError("models_control.roots: no folder is named that models may be loaded from")
         return ModelControl(roots, control.most_models, self.models, lambda: self.directory)
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A socket bound to the address. Raises ConfigError when it cannot be had."""
-    try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family, backlog=2048)
-    except OSError as error:
-        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
 
 
 def output_of(model: str, config: Config, base: Path) -> Path | None:
@@ -245,12 +245,12 @@ class Lone:
 async def serve(
     assembly: Assembly,
     sock: socket.socket,
-    started: Callable[[], Awaitable[None]],
+    started: Callable[[int], None],
     controls: Controls | None = None,
     admin: socket.socket | None = None,
     read: Read | None = None,
 ) -> None:
-    """Serve in this process until a signal, then drain; `started` is called once every model has been tried.
+    """Serve in this process until a signal, then drain; `started` gets the port once every model has been tried.
 
     The control plane, if there is one, is made for this process and answers on the socket `admin`. Without one, the
     services are those of the file, which `read` reads again.
@@ -258,7 +258,7 @@ async def serve(
     serving = Serving(assembly, sock)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, serving.stop)
-    background = [_load(assembly, started)]
+    background = [_load(assembly, lambda: started(sock.getsockname()[1]))]
     if controls is not None and admin is not None:
         background.append(control(controls, Lone(assembly), admin))
     else:
@@ -266,10 +266,10 @@ async def serve(
     await serving.run(*background)
 
 
-async def _load(assembly: Assembly, started: Callable[[], Awaitable[None]]) -> None:
+async def _load(assembly: Assembly, started: Callable[[], None]) -> None:
     await assembly.models.start()
     settle_heap()
-    await started()
+    started()
     await assembly.models.watch(assembly.config.gateway.poll_seconds)
 
 

@@ -56,7 +56,7 @@ INPUT_AND_OUTPUT = {
 KNOWN_TO = {
     "gateway.pipeline": {"gateway.app", "gateway.conversation", "gateway.rpc", "gateway.server"},
     "gateway.app": {"gateway.server"},
-    "gateway.server": {"gateway.cli", "gateway.front"},
+    "gateway.server": {"gateway.cli", "gateway.front", "gateway.startup"},
     "gateway.cli": {"gateway.__main__"},
 }
 """The floors of the house from the hot path upwards, and who may import each."""
