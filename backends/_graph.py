@@ -10,7 +10,7 @@ from typing import Literal
 import onnx
 from msgspec import Struct
 
-from backends import _casts, _confine, _guards
+from backends import _casts, _chance, _confine, _guards
 from backends._sizes import sized_by_values
 from gateway.errors import LoadFailed
 from gateway.types import FLOAT32_CARRIED, TensorSpec
@@ -68,6 +68,8 @@ class Graph(Struct, frozen=True):
     outputs: dict[str, Edge]
     needs: dict[str, frozenset[str]]
     """The inputs that each output depends on."""
+    repeatable: bool = True
+    """Nothing in it draws random numbers."""
     rewritten: bytes | None = None
     """The model with Casts at its edges or guards in it, where a session had better not take the file as it is."""
     sized_by_values: bool = False
@@ -85,15 +87,17 @@ def read(directory: Path, root: Path) -> Graph:
     outputs = {value.name: _edge(value, "output") for value in model.graph.output}
     needs = _needs(model.graph, inputs, outputs)
     carried = [edge.spec.name for edge in (*inputs.values(), *outputs.values()) if edge.spec.dtype in FLOAT32_CARRIED]
+    repeatable = _chance.repeatable(model)
     sized = sized_by_values(model.graph)
     guarded = _guards.guard(model)
     if not carried:
-        return Graph(inputs, outputs, needs, model.SerializeToString() if guarded else None, sized)
+        return Graph(inputs, outputs, needs, repeatable, model.SerializeToString() if guarded else None, sized)
     inner = _casts.carry_as_float32(model, inputs.keys() & carried, outputs.keys() & carried)
     return Graph(
         {name: _renamed(edge, inner.inputs) for name, edge in inputs.items()},
         {name: _renamed(edge, inner.outputs) for name, edge in outputs.items()},
         needs,
+        repeatable,
         model.SerializeToString(),
         sized,
     )

@@ -5,13 +5,14 @@ from typing import Any
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from backends._graph import Edge, Graph
 from backends._ports import InputPort, OutputPort, check_wanted, gather, input_port
 from backends._signatures import Wiring, wirings
 from gateway.errors import InvalidTensor, LoadFailed
 from gateway.interfaces import SignatureConfig
-from gateway.types import Signature, Tensor
+from gateway.types import Batchable, Signature, Tensor
 
 
 class Plan(Struct, frozen=True):
@@ -63,7 +64,7 @@ def _plan(graph: Graph, wiring: Wiring) -> Plan:
     ports = tuple(_input_port(name, graph.inputs[own]) for name, own in wiring.inputs.items())
     outputs = tuple(_output_port(name, graph.outputs[own]) for name, own in wiring.outputs.items())
     return Plan(
-        signature=wiring.signature,
+        signature=replace(wiring.signature, batchable=_batchable(graph, wiring)),
         inputs=ports,
         outputs=outputs,
         fetch=tuple(port.inner for port in outputs),
@@ -72,6 +73,17 @@ def _plan(graph: Graph, wiring: Wiring) -> Plan:
         stand_ins=_stand_ins(graph, wiring),
         named_dims=_named_dims({name: graph.inputs[own] for name, own in wiring.inputs.items()}),
     )
+
+
+def _batchable(graph: Graph, wiring: Wiring) -> Batchable:
+    """As far as the graph tells: only a run shows whether rows mind each other."""
+    if not graph.repeatable:
+        return "never"
+    edges = [graph.inputs[own] for own in wiring.inputs.values()]
+    alone = len(edges) == len(graph.inputs) and not any(edge.optional or edge.form != "tensor" for edge in edges)
+    edges += [graph.outputs[own] for own in wiring.outputs.values()]
+    first = {edge.symbols[0] if edge.spec.shape and edge.spec.shape[0] is None else "" for edge in edges}
+    return "likely" if alone and len(first) == 1 and "" not in first else "unknown"
 
 
 def _input_port(name: str, edge: Edge) -> InputPort:

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from backends import _graph
@@ -18,6 +19,7 @@ from backends._device import Opened, Opener
 from backends._failures import about_shapes, answer, logged, may_be_logged, of_device, out_of_memory, shown
 from backends._pace import NEVER
 from backends._plan import Plan, plans
+from backends._ports import OutputPort
 from backends._session import Config, OnnxRuntime, Session, Sessions, log, stoppable
 from backends._signatures import not_found
 from gateway.errors import GatewayError, InferenceFailed, LoadFailed, OutOfMemory
@@ -67,30 +69,49 @@ class OrtBackend:
         self._label = f"{source.name} version {source.version}"
         self._thread = ThreadPoolExecutor(1, f"ort-{source.name}")
 
+    def infer_now(self, request: InferenceRequest) -> InferenceResponse | None:
+        """Run once, if that is sure to be short; None also for a run that fails, which `infer` repeats and explains."""
+        run = self._prepared(request)
+        if run.elements > self._pace.inline_elements:
+            return None
+        try:
+            return run.response(self._run_here(self._session, run))
+        except GatewayError:
+            raise
+        except Exception:
+            return None
+
     async def infer(self, request: InferenceRequest) -> InferenceResponse:
         """Run once: on the event loop if it is sure to be short, else on the model's own thread."""
+        run = self._prepared(request)
+        session = self._session
+        try:
+            if run.elements <= self._pace.inline_elements:
+                results = self._run_here(session, run)
+            else:
+                results = await self._on_thread(session, run.fetch, run.feed)
+        except Exception as error:
+            results = await self._recover(error, session, run.plan, request, run.fetch, run.feed)
+        self._proven = True
+        return run.response(results)
+
+    def _prepared(self, request: InferenceRequest) -> "_Run":
         plan = self._plans.get(request.signature)
         if plan is None:
             raise not_found(request.signature, self._plans)
         feed, elements = plan.feed(request.inputs)
-        ports, names, fetch = plan.outputs, plan.names, plan.fetch
-        if request.outputs:
-            ports = plan.select(request.outputs)
-            names, fetch = tuple(port.name for port in ports), tuple(port.inner for port in ports)
-        session = self._session
-        try:
-            if elements <= self._pace.inline_elements:
-                started = perf_counter()
-                results = session.run(fetch, feed)
-                self._pace.note(perf_counter() - started, elements)
-            else:
-                results = await self._on_thread(session, fetch, feed)
-        except Exception as error:
-            results = await self._recover(error, session, plan, request, fetch, feed)
+        if not request.outputs:
+            return _Run(plan, feed, elements, plan.outputs, plan.names, plan.fetch)
+        ports = plan.select(request.outputs)
+        names, fetch = tuple(port.name for port in ports), tuple(port.inner for port in ports)
+        return _Run(plan, feed, elements, ports, names, fetch)
+
+    def _run_here(self, session: Session, run: "_Run") -> list[Any]:
+        started = perf_counter()
+        results = session.run(run.fetch, run.feed)
+        self._pace.note(perf_counter() - started, run.elements)
         self._proven = True
-        if plan.plain:
-            return InferenceResponse(dict(zip(names, results, strict=True)))
-        return InferenceResponse({port.name: port.tensor(value) for port, value in zip(ports, results, strict=True)})
+        return results
 
     async def stream(self, request: InferenceRequest) -> AsyncIterator[InferenceResponse]:
         """The one answer."""
@@ -167,3 +188,21 @@ class OrtBackend:
         level = log.error if isinstance(failure, InferenceFailed) else quiet
         level("%s: a run failed: %s", self._label, logged(error))
         return failure
+
+
+class _Run(Struct, frozen=True):
+    """A request as the session takes it."""
+
+    plan: Plan
+    feed: dict[str, Any]
+    elements: int
+    ports: tuple[OutputPort, ...]
+    names: tuple[str, ...]
+    fetch: tuple[str, ...]
+
+    def response(self, results: list[Any]) -> InferenceResponse:
+        """What the session gave, under the names that clients know. Raises InferenceFailed if no tensor holds it."""
+        if self.plan.plain:
+            return InferenceResponse(dict(zip(self.names, results, strict=True)))
+        named = zip(self.ports, results, strict=True)
+        return InferenceResponse({port.name: port.tensor(value) for port, value in named})

@@ -61,6 +61,11 @@ class PooledBackend:
         self._pool = pool
 
     @property
+    def runs_at_once(self) -> int:
+        """One in each worker."""
+        return self._pool.size[1]
+
+    @property
     def status(self) -> BackendStatus:
         """What the workers said last, and how many there are."""
         status = msgspec.convert(self._pool.told["status"], BackendStatus)

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from gateway.batching.config import BatchingConfig
 from gateway.hints import hinted
 from gateway.interfaces import Device, SignatureConfig
 from gateway.limitsconfig import KeyLimitsConfig as KeyLimitsConfig
@@ -154,6 +155,7 @@ class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Whether it stays loaded, whoever else needs room."""
     signatures: dict[str, SignatureConfig] = {}
     response: ResponseForm = ResponseForm()
+    batching: BatchingConfig = BatchingConfig()
     plugins: dict[str, dict[str, Any]] = {}
 
 

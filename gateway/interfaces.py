@@ -9,7 +9,7 @@ A wrapper module (an optional table of model.toml) exports `Config` and `wrap(ba
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 from urllib.parse import unquote
 
 from msgspec import Struct
@@ -251,6 +251,26 @@ class BackendStatus(Struct, frozen=True):
     """Times that CUDA failed and CPU took over, at load or at run time."""
     ready: bool = True
     """False while it is loaded, and yet cannot answer."""
+
+
+@runtime_checkable
+class Prompt(Protocol):
+    """A backend some of whose runs are too short for a thread."""
+
+    def infer_now(self, request: InferenceRequest) -> InferenceResponse | None:
+        """The answer, on the event loop; None where that would keep it too long, or `infer` knows better what to do.
+
+        Raises InvalidTensor or SignatureNotFound.
+        """
+
+
+@runtime_checkable
+class Parallel(Protocol):
+    """A backend that gains from several runs at the same time."""
+
+    @property
+    def runs_at_once(self) -> int:
+        """How many."""
 
 
 class Backend(Protocol):

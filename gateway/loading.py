@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from gateway import plugins
+from gateway.batching.batched import batched
 from gateway.config import ConfigError, ModelConfig, bytes_of, convert
 from gateway.errors import GatewayError, LoadFailed, OutOfMemory
 from gateway.interfaces import Backend, Device, ModelSource
@@ -84,7 +85,12 @@ async def _make(order: Order, config: ModelConfig) -> Backend:
     """The backend, wherever it runs. Raises GatewayErrors only, fit to be shown."""
     try:
         in_workers = await asyncio.to_thread(_in_workers, order.source.name, config)
-        return await (_host(order) if in_workers else _open(order))
+        backend = await (_host(order) if in_workers else _open(order))
+        try:
+            return await batched(backend, config.batching)
+        except BaseException:
+            await backend.close()
+            raise
     except Exception as error:
         raise shown(error) from None
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from gateway.errors import LabelNotFound, LoadFailed, ModelExists, ModelNotFound, ModelNotReady, NotReady
 from gateway.heap import give_back
-from gateway.interfaces import Device
+from gateway.interfaces import Backend, Device
 from gateway.lifecycle import Book, Failure, Loaded
 from gateway.loading import load_version, shown
 from gateway.repository import ModelFolder, Scan, VersionFolder, scan, settle
@@ -137,6 +137,12 @@ class Models:
         if label is not None:
             raise LabelNotFound(f"there is no model {name[:128]!r}, so it has no labels", name, label)
         raise ModelNotFound(f"there is no model {name[:128]!r}", name, version)
+
+    def serving(self) -> Iterator[tuple[str, int, Backend]]:
+        """Every version that takes requests, with what answers them."""
+        for name in self.names():
+            for number, loaded in self._snapshot[name].versions.items():
+                yield name, number, loaded.backend
 
     def describe(self) -> list[VersionSummary]:
         """Every tracked version of every model."""

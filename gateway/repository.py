@@ -229,7 +229,9 @@ def _numbered(directory: Path) -> dict[int, Path]:
 def _version(number: int, directory: Path, real_root: Path, config: ModelConfig) -> VersionFolder:
     if not _inside(directory, real_root):
         return VersionFolder(number, directory, OUTSIDE, OUTSIDE)
-    digest = hashlib.blake2b(repr((str(directory), config.backend, config.signatures, config.plugins)).encode())
+    digest = hashlib.blake2b(
+        repr((str(directory), config.backend, config.signatures, config.batching, config.plugins)).encode()
+    )
     for line in islice(_files(directory), FINGERPRINT_FILES):
         digest.update(line)
     return VersionFolder(number, directory, digest.hexdigest()[:32])

@@ -20,6 +20,7 @@ from gateway import plugins, residencymetrics
 from gateway.accesslog import AccessLog
 from gateway.admin import control
 from gateway.app import Gateway
+from gateway.batching import metrics as batchmetrics
 from gateway.bounds import Bounds
 from gateway.config import Config, ConfigError, ServiceConfig, folders
 from gateway.connections import allow_files
@@ -90,7 +91,10 @@ class Assembly:
         self.adapters = load_adapters(config)
         self.bounds = Bounds(config)
         self.observer = Observer(
-            self.models.describe, self.bounds.collect, lambda: residencymetrics.collect(self.models.memory)
+            self.models.describe,
+            self.bounds.collect,
+            lambda: residencymetrics.collect(self.models.memory),
+            lambda: batchmetrics.collect(self.models.serving()),
         )
         self.observer.recorders = recorders(config, base)
         self.log = AccessLog() if config.gateway.access_log == "json" else None

@@ -14,6 +14,9 @@ Dtypes numpy lacks (bfloat16, the float8 family) travel as float32, exactly; the
 """
 
 Method = Literal["predict", "classify", "regress"]
+Batchable = Literal["likely", "never", "unknown"]
+"""Whether rows of several requests may be run together: likely where all inputs and outputs share one named first
+dimension; never where an answer depends on chance or on past requests."""
 State = Literal["START", "LOADING", "AVAILABLE", "UNLOADING", "END"]
 
 DEFAULT_SIGNATURE = "serving_default"
@@ -54,6 +57,7 @@ class Signature(Struct, frozen=True):
     method: Method
     inputs: dict[str, TensorSpec]
     outputs: dict[str, TensorSpec]
+    batchable: Batchable = "unknown"
 
 
 class ResponseForm(Struct, frozen=True, forbid_unknown_fields=True):

@@ -89,7 +89,7 @@ class Stage:
         self.cancelled: list[str] = []
 
     def plugin(self, kind: str, name: str, exports: str) -> ModuleType:
-        known = {"load": ["ort", "echo"], "wrap": ["image", "batching", "brittle"]}[exports]
+        known = {"load": ["ort", "echo"], "wrap": ["image", "tiling", "brittle"]}[exports]
         if name not in known:
             raise ConfigError(
                 f"no {'backend' if exports == 'load' else 'wrapper'} {name!r}; there are: {', '.join(known)}"

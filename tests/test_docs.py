@@ -15,6 +15,7 @@ from live import LiveGateway, gateway
 
 from gateway import config, interfaces, plugins, residency, residencymetrics
 from gateway.accesslog import AccessLine
+from gateway.batching import metrics as batchmetrics
 from gateway.bounds import Bounds
 from gateway.cli import main
 from gateway.interfaces import SignatureConfig
@@ -126,7 +127,8 @@ def _is_operation(kind: object) -> bool:
 
 def _observer() -> Observer:
     memory = ModelMemory(residency.Bounds())
-    observer = Observer(tuple, Bounds(config.Config()).collect, lambda: residencymetrics.collect(memory))
+    batching, kept = lambda: batchmetrics.collect([]), lambda: residencymetrics.collect(memory)
+    observer = Observer(tuple, Bounds(config.Config()).collect, kept, batching)
     observer.recorders = Recorders(PayloadLog(config.PayloadLogConfig(), ROOT))
     return observer
 

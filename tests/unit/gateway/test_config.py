@@ -89,7 +89,7 @@ def test_a_missing_model_toml_means_defaults(tmp_path: Path) -> None:
         (
             "version = 'latest'",
             "version: unknown key; expected one of backend, versions, labels, placement, memory, pinned, "
-            "signatures, response or a table",
+            "signatures, response, batching or a table",
         ),
         ("versions = []", "versions: Expected `array` of length >= 1"),
         ("versions = ", "not TOML: "),

@@ -40,7 +40,7 @@ async def test_reason(scene: Scene, failure: Exception, text: str, caplog: pytes
             "There are: level",
         ),
         ("[ort]\nlevel = 'x'", "iris/model.toml: ort: level: Expected `int`, got `str`"),
-        ("[batchin]", "iris/model.toml: batchin: no wrapper 'batchin'; there are: image, batching, brittle"),
+        ("[tilin]", "iris/model.toml: tilin: no wrapper 'tilin'; there are: image, tiling, brittle"),
         ("[image]\nlevel = 1.5", "iris/model.toml: image: level: Expected `int`, got `float`"),
         ("[image]\n[brittle]", "the wrapper does not fit"),
     ],
@@ -58,7 +58,7 @@ async def test_bad_plugin_settings(scene: Scene, settings: str, error: str) -> N
 @on_loop
 async def test_wrappers(scene: Scene) -> None:
     """Wrappers are put on in the order of their tables, and closing reaches the backend through them."""
-    scene.put("iris/model.toml", "[batching]\nlevel = 1\n[ort]\n[image]\nlevel = 2")
+    scene.put("iris/model.toml", "[tiling]\nlevel = 1\n[ort]\n[image]\nlevel = 2")
     scene.put("iris/1/model.onnx")
     await scene.models.start()
     outer: Any = scene.models.resolve("iris").backend
