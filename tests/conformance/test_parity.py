@@ -19,7 +19,10 @@ from gateway import plugins
 
 HERE = Path(__file__).resolve().parent
 ADAPTERS = [name for name in plugins.names("adapters") if (HERE / name / "parity.py").exists()]
-WITHOUT_TENSORS = {"openai": "its bodies hold messages, texts and embeddings"}
+WITHOUT_TENSORS = {
+    "openai": "its bodies hold messages, texts and embeddings",
+    "textimage": "its texts hold a prompt, and a picture",
+}
 
 FLOAT32 = np.finfo(np.float32)
 TENSORS: dict[str, np.ndarray] = {
