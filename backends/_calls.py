@@ -3,7 +3,7 @@
 from typing import Any
 
 from backends._failure_frames import recalled
-from backends._frames import REQUEST, Buffer, Tensors, pack
+from backends._frames import REQUEST, Buffer, Frame, Tensors, pack
 from gateway.errors import (
     GatewayError,
     InferenceFailed,
@@ -14,8 +14,10 @@ from gateway.errors import (
     UserError,
     UserFailed,
 )
+from gateway.types import InferenceResponse
 
 RETRY_AFTER_SECONDS = 1.0
+BACKOFF_SECONDS, MOST_BACKOFF_SECONDS = 0.1, 1.0
 
 
 def request_frame(number: int, streamed: bool, header: dict[str, Any], tensors: Tensors) -> list[Buffer]:
@@ -48,3 +50,16 @@ def failure_of(header: dict[str, Any]) -> GatewayError:
     if header["kind"] == "memory":
         return OutOfMemory("the model's worker ran out of memory", RETRY_AFTER_SECONDS)
     return InferenceFailed(message)
+
+
+def response_of(frame: Frame) -> InferenceResponse:
+    """What an END or a PART says. Raises KeyError or TypeError for what is no answer."""
+    parameters = frame.header["parameters"]
+    if not isinstance(parameters, dict):
+        raise TypeError("an answer's parameters are no object")
+    return InferenceResponse(frame.tensors, parameters)
+
+
+def backoff(failures: int) -> float:
+    """Seconds before a worker is started again after so many failures."""
+    return float(min(MOST_BACKOFF_SECONDS, BACKOFF_SECONDS * 2 ** (failures - 1)))

@@ -8,16 +8,16 @@ import contextlib
 import itertools
 import logging
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from time import monotonic
 from typing import Any
 
-from msgspec import Struct
-
-from backends._calls import RETRY_AFTER_SECONDS, failure_of, loss_of, refusal_of, request_frame
+from backends._calls import RETRY_AFTER_SECONDS, backoff, failure_of, loss_of, refusal_of, request_frame, response_of
 from backends._frames import CANCEL, CREDIT, END, ERROR, PART, READY, STATUS, Frame, Tensors, pack
 from backends._jobs import Job, StreamedJob
-from backends._worker import Launch, Worker
+from backends._pool_settings import Settings
+from backends._starting import begun
+from backends._worker import Launch, Worker, closed
 from gateway.errors import DeadlineExceeded, LoadFailed, NotReady, OutOfMemory, Overloaded
 from gateway.types import InferenceResponse
 
@@ -27,25 +27,9 @@ KILL_SECONDS = 1.0
 """After its deadline, a call that still runs takes its worker with it."""
 STEADY_SECONDS = 1.0
 """A worker that has lived so long was in order."""
-BACKOFF_SECONDS, MOST_BACKOFF_SECONDS = 0.1, 1.0
 WATCH_SECONDS = 0.1
 
 log = logging.getLogger("tensorgate.workers")
-
-
-class Settings(Struct, frozen=True):
-    """How a pool is run."""
-
-    replicas: int = 1
-    answer_seconds: float | None = None
-    """For an answer, or for each part of a streamed one."""
-    most_waiting: int = 256
-    retry: bool = True
-    """Whether a call is made once more if the worker ended that was busy with it."""
-    memory_bytes: int = 0
-    start_seconds: float = 120.0
-    at_once: int = 0
-    """Calls that a worker answers side by side; 0 for one whose calls follow one another."""
 
 
 class Pool:
@@ -59,7 +43,10 @@ class Pool:
         self._ready: dict[Worker, dict[int, Job]] = {}
         """The calls that each worker has, in the order in which it takes them."""
         self._starting: dict[Worker, asyncio.Future[dict[str, Any]]] = {}
-        self._keepers: list[asyncio.Task[None]] = []
+        self._keepers: set[asyncio.Task[None]] = set()
+        self._wanted = settings.replicas
+        self._leaving: set[Worker] = set()
+        """Workers that get no more calls, and end once they have answered those that they have."""
         self._closing = False
         self._trouble = ""
         """Why no worker could be started, since the last one was ready."""
@@ -75,7 +62,12 @@ class Pool:
     @property
     def size(self) -> tuple[int, int]:
         """How many workers are ready, and how many there should be."""
-        return len(self._ready), self._settings.replicas
+        return len(self._ready) - len(self._leaving), self._wanted
+
+    @property
+    def cpu_seconds(self) -> float:
+        """What the ready workers have computed so far."""
+        return sum(worker.cpu_seconds() for worker in self._ready)
 
     @property
     def resident_bytes(self) -> int:
@@ -94,10 +86,26 @@ class Pool:
             raise failures[0]
         for worker, _ in workers:
             self._ready[worker] = {}
-            self._keepers.append(asyncio.create_task(self._keep(worker), name=f"worker of {self.name}"))
+            self._begin(self._keep(worker), "worker")
         if self._settings.memory_bytes:
-            self._keepers.append(asyncio.create_task(self._watch_memory(), name=f"memory of {self.name}"))
+            self._begin(self._watch_memory(), "memory")
         return workers[0][1]
+
+    def scale(self, nodes: int) -> None:
+        """Have so many workers from now on: new ones are started, or the idlest end once they have answered."""
+        staying = len(self._keepers) - bool(self._settings.memory_bytes) - len(self._leaving)
+        self._wanted = nodes
+        for _ in range(nodes - staying):
+            self._begin(self._add(), "worker")
+        surplus = sorted(self._ready.keys() - self._leaving, key=lambda worker: len(self._ready[worker]))
+        for worker in surplus[: max(0, staying - nodes)]:
+            self._leaving.add(worker)
+            self._let_go(worker)
+
+    def _begin(self, work: Coroutine[Any, Any, None], kind: str) -> None:
+        task = asyncio.create_task(work, name=f"{kind} of {self.name}")
+        self._keepers.add(task)
+        task.add_done_callback(self._keepers.discard)
 
     async def infer(
         self, header: dict[str, Any], tensors: Tensors, deadline: float | None = None, may_retry: bool = True
@@ -131,9 +139,10 @@ class Pool:
     async def close(self) -> None:
         """End the workers; calls that are still waiting fail."""
         self._closing = True
-        for keeper in self._keepers:
+        keepers = list(self._keepers)
+        for keeper in keepers:
             keeper.cancel()
-        await asyncio.gather(*self._keepers, return_exceptions=True)
+        await asyncio.gather(*keepers, return_exceptions=True)
         gone = NotReady("the model is being unloaded", RETRY_AFTER_SECONDS)
         for job in [*self._waiting, *(job for jobs in self._ready.values() for job in jobs.values())]:
             if not job.over:
@@ -168,6 +177,8 @@ class Pool:
         """The worker with the fewest calls, if it may have another."""
         best, least = None, self._depth
         for worker, jobs in self._ready.items():
+            if worker in self._leaving:
+                continue
             fresh = len(jobs)
             if fresh >= self._depth:
                 fresh = sum(not job.begun for job in jobs.values())
@@ -250,10 +261,10 @@ class Pool:
             return
         if frame.kind == PART:
             if not job.over:
-                job.part(_response(frame))
+                job.part(response_of(frame))
             return
         # NOTE: what is no answer must be found out while the call is still the worker's, or nobody would answer it.
-        answer = _response(frame) if frame.kind == END else failure_of(frame.header)
+        answer = response_of(frame) if frame.kind == END else failure_of(frame.header)
         del jobs[job.number]
         job.worker = None
         if job.timer is not None:
@@ -265,6 +276,8 @@ class Pool:
                 job.fail(answer)
         if frame.kind == ERROR and frame.header["kind"] == "memory":
             worker.kill("used all the memory that it may have")
+        if worker in self._leaving:
+            self._let_go(worker)
         self._dispatch()
 
     def _on_start(self, started: asyncio.Future[dict[str, Any]], frame: Frame) -> None:
@@ -284,49 +297,50 @@ class Pool:
         started: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._starting[worker] = started
         try:
-            await worker.start()
-            async with asyncio.timeout(self._settings.start_seconds):
-                either: set[asyncio.Future[Any]] = {started, worker.ended}
-                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            if started.done():
-                told = started.result()
-                return worker, told
-            ending = await worker.close()
-        except TimeoutError:
-            await self._give_up(worker)
-            seconds = self._settings.start_seconds
-            raise LoadFailed(f"the worker was not ready after {seconds:g} s") from None
-        except OSError as error:
-            await self._give_up(worker)
-            raise LoadFailed(f"the worker cannot be started: {error.strerror}") from None
-        except BaseException:
-            await self._give_up(worker)
-            raise
+            return worker, await begun(worker, started, self._settings.start_seconds)
         finally:
             del self._starting[worker]
-        said = f": {worker.last_words}" if worker.last_words else "; the log has what it printed"
-        raise LoadFailed(f"the worker {ending} before it was ready{said}")
 
-    async def _give_up(self, worker: Worker) -> None:
-        worker.kill("was not wanted any more")
-        await _closed(worker)
+    async def _add(self) -> None:
+        """One more worker, and always one in its place."""
+        failures = 0
+        while (worker := await self._successor()) is None:
+            failures += 1
+            await asyncio.sleep(backoff(failures))
+        self._trouble = ""
+        if self.size[0] >= self._wanted:  # there are to be fewer again
+            await closed(worker)
+            return
+        self._ready[worker] = {}
+        self._dispatch()
+        await self._keep(worker)
+
+    def _let_go(self, worker: Worker) -> None:
+        """End a worker that is to leave, once it has nothing to answer."""
+        if not self._ready.get(worker):
+            worker.dismiss()
 
     async def _keep(self, worker: Worker) -> None:
-        """See to it that there is always a worker in the place of this one."""
+        """See to it that there is always a worker in the place of this one, unless it is to leave."""
         failures = 0
         while True:
             since = monotonic()
             await worker.ended
             failures = 1 if monotonic() - since > STEADY_SECONDS else failures + 1
             jobs = self._ready.pop(worker)
-            ending = await _closed(worker)
+            ending = await closed(worker)
+            if worker in self._leaving:
+                self._leaving.discard(worker)
+                self._bereave(jobs, ending)
+                log.info("%s: a worker has left; %d stay", self.name, len(self._ready))
+                return
             log.error("%s: a worker %s", self.name, ending)
             self._bereave(jobs, ending)
             if failures > 1:
-                await asyncio.sleep(_backoff(failures - 1))
+                await asyncio.sleep(backoff(failures - 1))
             while (successor := await self._successor()) is None:
                 failures += 1
-                await asyncio.sleep(_backoff(failures))
+                await asyncio.sleep(backoff(failures))
             worker = successor
             self._trouble = ""
             self._ready[worker] = {}
@@ -374,25 +388,3 @@ class Pool:
                     for job in self._ready[worker].values():
                         job.may_retry = False
                     worker.kill(f"used more memory than its limit of {limit >> 20} MiB")
-
-
-def _response(frame: Frame) -> InferenceResponse:
-    """What an END or a PART says. Raises KeyError or TypeError for what is no answer."""
-    parameters = frame.header["parameters"]
-    if not isinstance(parameters, dict):
-        raise TypeError("an answer's parameters are no object")
-    return InferenceResponse(frame.tensors, parameters)
-
-
-async def _closed(worker: Worker) -> str:
-    """How it ended; a process is waited for even by somebody who is called away."""
-    closing = asyncio.ensure_future(worker.close())
-    try:
-        return await asyncio.shield(closing)
-    except asyncio.CancelledError:
-        await closing
-        raise
-
-
-def _backoff(failures: int) -> float:
-    return float(min(MOST_BACKOFF_SECONDS, BACKOFF_SECONDS * 2 ** (failures - 1)))

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from backends._pool import Settings
+from backends._pool_settings import Settings
 
 Count = Annotated[int, Meta(ge=0)]
 

@@ -18,6 +18,7 @@ from backends._frames import START, Buffer, Frame, Reader, pack
 from backends._output import Output
 
 PAGE = resource.getpagesize()
+CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 LAST_WORDS_SECONDS = 0.2
 """For a process that has closed its connection to end by itself, so that it is known how it did."""
 GRACE_SECONDS = 2.0
@@ -80,6 +81,11 @@ class Worker(asyncio.BufferedProtocol):
             asyncio.get_running_loop().call_soon(self._flush)
         self._outgoing += buffers
 
+    def dismiss(self) -> None:
+        """Let the process end in order: it has nothing to answer, and gets nothing more."""
+        if self._transport is not None:
+            self._transport.close()
+
     def kill(self, verdict: str) -> None:
         """End the process and its children now, whatever it is doing."""
         self.verdict = self.verdict or verdict
@@ -115,6 +121,16 @@ class Worker(asyncio.BufferedProtocol):
             return int(Path(f"/proc/{self._pid}/statm").read_text("ascii").split()[1]) * PAGE
         except (OSError, IndexError, ValueError):
             return 0
+
+    def cpu_seconds(self) -> float:
+        """What the process has computed; 0 where that cannot be known."""
+        if self._process is None:
+            return 0.0
+        try:
+            fields = Path(f"/proc/{self._pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+            return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS
+        except (OSError, IndexError, ValueError):
+            return 0.0
 
     def _flush(self) -> None:
         buffers, self._outgoing = self._outgoing, []
@@ -216,3 +232,13 @@ def _ending(code: int | None) -> str:
         with contextlib.suppress(ValueError):
             return f"was ended by {signal.Signals(-code).name}"
     return f"ended with exit code {code}"
+
+
+async def closed(worker: Worker) -> str:
+    """How it ended; a process is waited for even by somebody who is called away."""
+    closing = asyncio.ensure_future(worker.close())
+    try:
+        return await asyncio.shield(closing)
+    except asyncio.CancelledError:
+        await closing
+        raise

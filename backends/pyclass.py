@@ -132,6 +132,20 @@ class UserClass:
         return BackendStatus("python", "" if ready == wanted else f"{ready} of {wanted} workers are ready")
 
     @property
+    def nodes(self) -> tuple[int, int]:
+        """How many workers are ready, and how many there should be."""
+        return self._pool.size
+
+    @property
+    def cpu_seconds(self) -> float:
+        """What the workers have computed so far."""
+        return self._pool.cpu_seconds
+
+    def scale(self, nodes: int) -> None:
+        """Have so many workers from now on."""
+        self._pool.scale(nodes)
+
+    @property
     def process_bytes(self) -> int:
         """What the workers hold of the machine's memory."""
         return self._pool.resident_bytes

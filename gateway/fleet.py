@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from gateway.config import ServiceConfig
 from gateway.differences import ShadowReport
+from gateway.loads import Load
 from gateway.summary import VersionSummary
 from gateway.variants import Tallies
 
@@ -56,6 +57,12 @@ class Fleet(Protocol):
 
     async def variants(self) -> Tallies:
         """How the variants of services with canaries do, added up over the processes."""
+
+    async def loads(self) -> Mapping[str, Load]:
+        """How much the services have to do whose load decides how many nodes they have."""
+
+    async def scale(self, service: str, nodes: int) -> None:
+        """So many nodes for that service from now on."""
 
 
 class ControlPlane(Protocol):

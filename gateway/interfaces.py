@@ -273,6 +273,26 @@ class Parallel(Protocol):
         """How many."""
 
 
+@runtime_checkable
+class Scalable(Protocol):
+    """A backend that answers from nodes: replicas of the model in processes of their own."""
+
+    @property
+    def nodes(self) -> tuple[int, int]:
+        """How many are ready, and how many there should be."""
+
+    @property
+    def process_bytes(self) -> int:
+        """What they hold of the machine's memory."""
+
+    @property
+    def cpu_seconds(self) -> float:
+        """What they have computed so far."""
+
+    def scale(self, nodes: int) -> None:
+        """Have so many from now on; returns at once, and no call is lost."""
+
+
 class Backend(Protocol):
     """A loaded version of a model. A wrapper satisfies the same protocol."""
 

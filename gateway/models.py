@@ -6,72 +6,26 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from gateway.errors import LabelNotFound, LoadFailed, ModelExists, ModelNotFound, ModelNotReady, NotReady
+from gateway.errors import LabelNotFound, LoadFailed, ModelExists, ModelNotFound, NotReady
 from gateway.heap import give_back
 from gateway.interfaces import Backend, Device
 from gateway.lifecycle import Book, Failure, Loaded
+from gateway.loadedmodel import LoadedModel as LoadedModel
+from gateway.loadedmodel import summaries
 from gateway.loading import load_version, shown
+from gateway.needs import NOTHING, Need, asked_of
 from gateway.repository import ModelFolder, Scan, VersionFolder, scan, settle
 from gateway.residency import ModelMemory
-from gateway.summary import VersionSummary, written
-from gateway.types import ModelStatus, VersionStatus
+from gateway.summary import VersionSummary
+from gateway.types import ModelStatus
 
 DRAIN_SECONDS = 60.0
 LOADS_AT_ONCE = 2
 """Of different models; those of one model follow one another."""
 
 log = logging.getLogger("tensorgate.models")
-
-
-class LoadedModel(Struct, frozen=True):
-    """A model as it stands now: never changed, only replaced."""
-
-    name: str
-    status: ModelStatus
-    versions: dict[int, Loaded] = {}
-    """Those that take requests; `status` also tells of the others."""
-    labels: dict[str, int] = {}
-    """As model.toml says; a label of a version that does not serve is kept, but does not resolve."""
-    latest: Loaded | None = None
-    """The highest version that takes requests."""
-
-    def resolve(self, version: int | None = None, label: str | None = None) -> Loaded:
-        """The version meant, else the latest. Raises LabelNotFound, ModelNotReady or ModelNotFound."""
-        if label is not None:
-            if label not in self.labels:
-                known = ", ".join(sorted(self.labels)) or "none"
-                text = f"model {self.name!r} has no label {label[:128]!r}; its labels: {known}"
-                raise LabelNotFound(text, self.name, label)
-            version = self.labels[label]
-        found = self.latest if version is None else self.versions.get(version)
-        if found is None:
-            missing = ModelNotReady if self._comes(version) else ModelNotFound
-            raise missing(self._why_not(version), self.name, version)
-        return found
-
-    def _comes(self, version: int | None) -> bool:
-        """Whether that version, or any, is on its way."""
-        return any(
-            told.state in ("START", "LOADING") for told in self.status.versions if version in (None, told.version)
-        )
-
-    def _why_not(self, version: int | None) -> str:
-        for told in self.status.versions:
-            if told.version == version:
-                return f"version {version} of model {self.name!r} {_stands(told)}"
-        if version is None:
-            states = ", ".join(f"{told.version} {_stands(told)}" for told in self.status.versions)
-            yet = " yet" if self._comes(None) else ""
-            return f"no version of model {self.name!r} answers{yet}" + (f": {states}" if states else "")
-        answering = ", ".join(str(number) for number in self.versions) or "none"
-        return f"model {self.name!r} has no version {version}; versions that answer: {answering}"
-
-
-def _stands(told: VersionStatus) -> str:
-    return f"is in state {told.state}" + (f" ({told.error})" if told.error else "")
 
 
 class Models:
@@ -104,6 +58,8 @@ class Models:
         self.memory = memory
         """Where it is None, what is loaded stays loaded."""
         # What a load takes of the memory can be measured where no other runs beside it.
+        self.needs: Mapping[str, Need] = {}
+        """What services ask of models; `follow` makes it so."""
         self._turns = asyncio.Semaphore(LOADS_AT_ONCE if memory is None else 1)
         self._looking = asyncio.Lock()
         self._followers: dict[str, asyncio.Task[None]] = {}
@@ -146,7 +102,7 @@ class Models:
 
     def describe(self) -> list[VersionSummary]:
         """Every tracked version of every model."""
-        return [summary for name in self.names() for summary in _summaries(self._snapshot[name])]
+        return [summary for name in self.names() for summary in summaries(self._snapshot[name])]
 
     # What moves it...
 
@@ -188,6 +144,11 @@ class Models:
                     log.warning("%s: %s", name, problem)
             self._folders = settle(self._folders, before, found)
             self._scan = found
+            self._follow_all()
+
+    def follow(self) -> None:
+        """Begin to make the models what is asked of them."""
+        if self._scan is not None:
             self._follow_all()
 
     async def refresh(self) -> None:
@@ -264,7 +225,8 @@ class Models:
             self._awaited &= self._folders.keys() | self._scan.unread
         for name in sorted(self._books.keys() | self._folders.keys()):
             book = self._books.setdefault(name, Book(name))
-            book.folder = self._folders.get(name)
+            folder = self._folders.get(name)
+            book.folder = folder and asked_of(folder, self.needs.get(name, NOTHING))
             if book.over:
                 self._forget(name)
                 continue
@@ -375,21 +337,3 @@ class Models:
     def _changed(self) -> None:
         if self._on_change is not None:
             self._on_change()
-
-
-def _summaries(model: LoadedModel) -> Iterator[VersionSummary]:
-    for told in model.status.versions:
-        loaded = model.versions.get(told.version)
-        where = loaded.backend.status if loaded else None
-        yield VersionSummary(
-            name=model.name,
-            version=told.version,
-            state=told.state,
-            provider=where.provider if where else "",
-            note=where.note if where else "",
-            fallbacks=where.fallbacks if where else 0,
-            load_seconds=loaded.load_seconds if loaded else 0.0,
-            signatures=tuple(map(written, loaded.metadata.signatures.values())) if loaded else (),
-            labels=tuple(label for label, number in model.labels.items() if number == told.version),
-            error=told.error,
-        )

@@ -84,6 +84,11 @@ class Resident:
         return backend
 
     @property
+    def inner(self) -> Backend | None:
+        """What is in memory."""
+        return self.backend
+
+    @property
     def status(self) -> BackendStatus:
         """Of the backend; while there is none, of the last one."""
         if self.backend is not None:

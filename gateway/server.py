@@ -27,8 +27,10 @@ from gateway.connections import allow_files
 from gateway.deferral import Deferrals
 from gateway.filecontrol import FileControl, Read
 from gateway.fleet import DRAIN_NOTICE_SECONDS, Controls, FleetSummary
+from gateway.loads import Load
 from gateway.model_control import ModelControl
 from gateway.models import Models
+from gateway.nodes import Nodes
 from gateway.observe import Observer
 from gateway.pipeline import Pipeline
 from gateway.plane import Plane, draw
@@ -116,6 +118,8 @@ class Assembly:
             self.log,
             self.bounds.bodies,
         )
+        self.nodes = Nodes(self.models, self._busy, self.observer.series)
+        self.nodes.adopt(config.services)
         self.rpc: Rpc | None = None
         if config.gateway.grpc_port:
             self.rpc = plugins.load_rpc().RpcServer(config, self.pipeline, self.observer, self.log, self.bounds.bodies)
@@ -138,6 +142,7 @@ class Assembly:
     def draft(self, services: Mapping[str, ServiceConfig]) -> Callable[[], None]:
         """What makes the gateway serve these from then on, once it is called. Raises ConfigError."""
         config = msgspec.structs.replace(self.config, services=dict(services))
+        self.nodes.check(config.services)
         plane = draw(config, self._base, self.models, self.adapters, self.pipeline.plane)
         return functools.partial(self._adopt, config, plane)
 
@@ -145,12 +150,17 @@ class Assembly:
         services = config.services
         self.pipeline.plane = plane
         self.bounds.limits.adopt(config)
+        self.nodes.adopt(services)
         self.config = config
         canaried = {name for name, service in services.items() if service.canary is not None}
         plane.memory.turns.keep(canaried)
         plane.memory.checks.keep({key.hash for service in services.values() for key in service.keys})
         self.observer.variants.keep(canaried)
         self.observer.shadows.keep(canaried)
+
+    def _busy(self, service: str) -> tuple[int, int]:
+        gate = self.bounds.limits.gate(service)
+        return gate.running, len(gate.waiting)
 
     def _control(self, base: Path) -> ModelControl:
         control = self.config.models_control
@@ -244,6 +254,14 @@ class Lone:
     async def variants(self) -> Tallies:
         """How the variants of services with canaries do."""
         return self._assembly.observer.variants.tallies()
+
+    async def loads(self) -> Mapping[str, Load]:
+        """How much the services have to do whose load decides how many nodes they have."""
+        return self._assembly.nodes.loads()
+
+    async def scale(self, service: str, nodes: int) -> None:
+        """So many nodes for that service from now on."""
+        self._assembly.nodes.scale(service, nodes)
 
 
 async def serve(

@@ -145,6 +145,8 @@ class CanaryConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """The service's version that it would make."""
     weight: Percent = 0
     """Percent of the requests that name neither a version nor a variant."""
+    nodes: Annotated[int, Meta(ge=1, le=1024)] = 1
+    """How many nodes its model has of its own."""
     shadow: ShadowConfig = ShadowConfig()
     analysis: AnalysisConfig | None = None
     halted: str = ""

@@ -21,6 +21,7 @@ from gateway.config import Config, ConfigError, ServiceConfig
 from gateway.differences import added
 from gateway.filecontrol import FileControl
 from gateway.fleet import DRAIN_NOTICE_SECONDS, Controls, FleetSummary, ProcessSummary
+from gateway.loads import Load
 from gateway.orders import Done, Family, Page, Standing
 from gateway.pages import METRICS, told
 from gateway.slot import Member, Slot, ending
@@ -103,6 +104,13 @@ class Supervisor:
         parts |= {f"leaving-{number}": member.families for number, member in enumerate(self._all - named)}
         parts["supervisor"] = (*families_of(self._registry.collect()), *self._own_families())
         return page(parts, self._ended)
+
+    async def loads(self) -> Mapping[str, Load]:
+        """Of none: where each process has workers of its own, their number is fixed."""
+        return {}
+
+    async def scale(self, service: str, nodes: int) -> None:
+        """Nothing follows, as `loads` tells of none."""
 
     async def variants(self) -> Tallies:
         """How the variants of services with canaries do, added up over the processes."""

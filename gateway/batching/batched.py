@@ -68,6 +68,11 @@ class Batched:
         """By what must be alike; None for requests that are passed through, often to be refused."""
 
     @property
+    def inner(self) -> Backend:
+        """What is wrapped."""
+        return self._inner
+
+    @property
     def status(self) -> BackendStatus:
         """The inner backend's."""
         return self._inner.status

@@ -14,6 +14,7 @@ from gateway.analyst import Analyst
 from gateway.config import Config, ConfigError, ServiceConfig
 from gateway.control import changes
 from gateway.control.accounts import Accounts
+from gateway.control.elastic import Elastic
 from gateway.control.errors import ControlError, Invalid, NotFound
 from gateway.control.plans import Change, plan, told
 from gateway.control.store import NewEvent, Revision, Store
@@ -49,6 +50,7 @@ class Control:
         self.head: Revision = store.head()
         """What is served."""
         self.fleet: Fleet | None = None
+        self.elastic: Elastic | None = None
         self._turn = asyncio.Lock()
         self.changed = asyncio.Condition()
         """Told of every new revision."""
@@ -128,9 +130,11 @@ class Control:
         """See that services expire, and that canaries' weights follow how they do, until cancelled."""
         assert self.fleet is not None
         analyst = Analyst(lambda: self.services, self.fleet.variants, self.carry_out)
+        self.elastic = Elastic(lambda: self.services, self.fleet, lambda event: self.note(SYSTEM, event))
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._expire())
             tasks.create_task(analyst.run())
+            tasks.create_task(self.elastic.run())
 
     async def carry_out(self, name: str, decision: Decision) -> None:
         """What the analysis has decided of a service's canary: remembered, whether or not it changes anything."""

@@ -219,6 +219,12 @@ async def _fix(ask: Ask) -> Reply:
     return await _edit(ask, lambda one: replace(one, scaling=None, nodes=nodes), "scaling", text, nodes=nodes)
 
 
+async def _decisions(ask: Ask) -> tuple[Decision, ...]:
+    name, _ = ask.service("view")
+    elastic = ask.control.elastic
+    return tuple(elastic.decisions.get(name, ())) if elastic is not None else ()
+
+
 async def _simulate(ask: Ask) -> tuple[Decision, ...]:
     wanted: Simulation = ask.body
     if len(wanted.series) > MOST_LOOKS:
@@ -251,6 +257,8 @@ ENDPOINTS = (
     Endpoint("DELETE", f"{_SERVICE}/keys/{{key}}", "Take a key away", "member", _revoke, action="operate", status=204),
     Endpoint("PUT", f"{_SERVICE}/scaling", "Let the load decide how many nodes there are", "member", _scale,
              ScalingConfig, dict, "operate"),
+    Endpoint("GET", f"{_SERVICE}/scaling/decisions", "The latest decisions, oldest first", "member", _decisions, None,
+             tuple[Decision, ...], "view"),
     Endpoint("PUT", f"{_SERVICE}/nodes", "Have a fixed number of nodes", "member", _fix, Nodes, dict, "operate"),
     Endpoint("POST", "/scaling/simulate", "Try a scaling rule on a series of loads", "member", _simulate, Simulation,
              tuple[Decision, ...]),

@@ -1,0 +1,90 @@
+"""Services with nodes on a running gateway: more under load and fewer after it, without a failed request."""
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import httpx
+from live import LiveGateway, becomes, gateway
+
+CLASS = """
+import os, time
+
+class slow:
+    def predict(self, X, names=None):
+        time.sleep(0.05)
+        return [[os.getpid(), float(os.environ.get("LEVEL", 0))]]
+"""
+CONFIG = """
+models_dir = "models"
+[gateway]
+data_dir = "data"
+admin_port = 0
+[services.slow]
+environment = { LEVEL = "7" }
+[services.slow.scaling]
+min = 1
+max = 3
+window_seconds = 2
+expectations = [{ metric = "concurrency", value = 2 }]
+up = { max_nodes = 1, interval_seconds = 0.5 }
+down = { max_nodes = 1 }
+"""
+
+
+def put(folder: Path) -> Path:
+    """The configuration, beside a class that takes its time."""
+    version = folder / "models" / "slow" / "1"
+    version.mkdir(parents=True)
+    (version / "slow.py").write_text(CLASS)
+    (version.parent / "model.toml").write_text('backend = "pyclass"\n[pyclass]\nentry = "slow:slow"\n')
+    (folder / "gateway.toml").write_text(CONFIG)
+    return folder / "gateway.toml"
+
+
+def ask(live: LiveGateway) -> httpx.Response:
+    return httpx.post(f"{live.url}/services/slow/api/v1.0/predictions", json={"data": {"ndarray": [[1]]}}, timeout=30)
+
+
+def test_nodes_follow_the_load(tmp_path: Path) -> None:
+    """Up step by step while requests wait, down after the window, and nobody notices."""
+    with gateway(put(tmp_path)) as live:
+        seen: list[tuple[int, int]] = []
+        until = time.monotonic() + 5
+
+        def load() -> None:
+            while time.monotonic() < until:
+                reply = ask(live)
+                pid = int(reply.json()["data"]["ndarray"][0][0]) if reply.status_code == 200 else 0
+                seen.append((reply.status_code, pid))
+
+        threads = [threading.Thread(target=load) for _ in range(12)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert {200} == {status for status, _ in seen}
+        assert len({pid for _, pid in seen}) == 3
+        live.wait_for_log("slow: 2 -> 3 nodes")
+
+        def shrunk() -> bool:
+            assert ask(live).status_code == 200
+            return "slow: 2 -> 1 nodes" in live.errors()
+
+        assert becomes(shrunk, 20.0)
+        left = {int(ask(live).json()["data"]["ndarray"][0][0]) for _ in range(5)}
+        assert len(left) == 1
+        gone = {pid for _, pid in seen} - left
+        assert becomes(lambda: not any(Path(f"/proc/{pid}").exists() for pid in gone), 5.0)
+
+
+def test_a_service_s_environment_lies_over_the_package_s(tmp_path: Path) -> None:
+    """What the service says reaches the class; a node that is killed is replaced."""
+    with gateway(put(tmp_path)) as live:
+        pid, level = ask(live).json()["data"]["ndarray"][0]
+        assert level == 7
+        os.kill(int(pid), signal.SIGKILL)
+        assert becomes(lambda: ask(live).status_code == 200, 5.0)
+        assert ask(live).json()["data"]["ndarray"][0][0] != pid
