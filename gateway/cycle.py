@@ -74,6 +74,8 @@ class Cycle(RequestResponseCycle):
             self.response_started = True
             return
         head, self._head = self._head, None
+        if self.transport.is_closing():
+            self.disconnected = True  # NOTE: uvloop refuses writes from `close` on, before `connection_lost` says so
         if head is None:
             await super().send(message)  # type: ignore[arg-type]
             return
@@ -87,7 +89,7 @@ class Cycle(RequestResponseCycle):
             return
         if self.flow.write_paused and not self.disconnected:
             await self.flow.drain()
-        if not self.disconnected:
+        if not self.disconnected and not self.transport.is_closing():
             self._finish(start + message.get("body", b""))
 
     def _start(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
