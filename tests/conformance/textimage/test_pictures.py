@@ -140,7 +140,8 @@ def test_too_many_waiting_requests_are_cut_off(live: LiveGateway) -> None:
         with pytest.raises(websockets.ConnectionClosed) as closed:
             list(iter(lambda: talk.recv(timeout=10), None))
     assert closed.value.rcvd is not None
-    assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (1008, "more than 16 calls wait")
+    assert closed.value.rcvd.code == 1008
+    assert closed.value.rcvd.reason.startswith("more than 16 calls wait")
     live.wait_for_metric("tensorgate_requests_in_flight", 0, seconds=5.0)
 
 
