@@ -8,7 +8,7 @@ from typing import Any
 
 import uvicorn
 
-from gateway.fleet import Controls, Fleet
+from gateway.fleet import ControlPlane
 
 _LEAVE_SECONDS = 2
 """How long its requests may take once the gateway has drained."""
@@ -44,9 +44,8 @@ async def serve_admin(app: Any, sock: socket.socket) -> None:
         await serving
 
 
-async def control(controls: Controls, fleet: Fleet, sock: socket.socket) -> None:
-    """Let a control plane decide over the fleet and answer on that socket, until cancelled."""
-    plane = controls(fleet)
+async def control(plane: ControlPlane, sock: socket.socket) -> None:
+    """Let a control plane decide and answer on that socket, until cancelled."""
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(plane.run())
         tasks.create_task(serve_admin(plane.app, sock))

@@ -74,5 +74,8 @@ class ControlPlane(Protocol):
     async def run(self) -> None:
         """Decide, until cancelled."""
 
+    async def adopt(self, services: Mapping[str, ServiceConfig]) -> None:
+        """Serve what the configuration file says by now. Raises ConfigError, and then nothing has changed."""
+
 
 Controls = Callable[[Fleet], ControlPlane]

@@ -25,7 +25,7 @@ from gateway.bounds import Bounds
 from gateway.config import Config, ConfigError, ServiceConfig, folders
 from gateway.connections import allow_files
 from gateway.deferral import Deferrals
-from gateway.filecontrol import FileControl, Read
+from gateway.filecontrol import FileControl
 from gateway.fleet import DRAIN_NOTICE_SECONDS, Controls, FleetSummary
 from gateway.loads import Load
 from gateway.model_control import ModelControl
@@ -39,6 +39,7 @@ from gateway.protocols import load_adapters
 from gateway.proxy import Proxy
 from gateway.recorders import recorders
 from gateway.relay import MESSAGE_BYTES
+from gateway.rereading import Adopt, Read, Rereading
 from gateway.residency import model_memory
 from gateway.routing import Directory
 from gateway.variants import Tallies
@@ -274,17 +275,25 @@ async def serve(
 ) -> None:
     """Serve in this process until a signal, then drain; `started` gets the port once every model has been tried.
 
-    The control plane, if there is one, is made for this process and answers on the socket `admin`. Without one, the
-    services are those of the file, which `read` reads again.
+    The control plane, if there is one, is made for this process and answers on the socket `admin`. On SIGHUP `read`
+    reads the configuration file again.
     """
     serving = Serving(assembly, sock)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, serving.stop)
     background = [_load(assembly, lambda: started(sock.getsockname()[1]))]
+    fleet = Lone(assembly)
+    adopt: Adopt
     if controls is not None and admin is not None:
-        background.append(control(controls, Lone(assembly), admin))
+        plane = controls(fleet)
+        adopt = plane.adopt
+        background.append(control(plane, admin))
     else:
-        background.append(FileControl(Lone(assembly), assembly.config, read).run())
+        file = FileControl(fleet, assembly.config)
+        adopt = file.adopt
+        background.append(file.run())
+    if read is not None:
+        background.append(Rereading(read, adopt, assembly.config).run())
     await serving.run(*background)
 
 

@@ -24,6 +24,7 @@ from gateway.fleet import DRAIN_NOTICE_SECONDS, Controls, FleetSummary, ProcessS
 from gateway.loads import Load
 from gateway.orders import Done, Family, Page, Standing
 from gateway.pages import METRICS, told
+from gateway.rereading import Adopt
 from gateway.slot import Member, Slot, ending
 from gateway.variants import Tallies, Tally
 from gateway.watching import follow
@@ -64,9 +65,8 @@ class Supervisor:
         """Every process that has not ended."""
         self._ended: tuple[Family, ...] = ()
         self._ended_variants: dict[tuple[str, str], Tally] = {}
-        self._file = FileControl(self, config)
-        self._decided = False
-        """Whether a control plane says what the services are."""
+        self._adopt: Adopt | None = None
+        """What has the file's services served."""
         self._tasks: asyncio.TaskGroup = asyncio.TaskGroup()
         self._background: list[asyncio.Task[None]] = []
         self._started = False
@@ -140,10 +140,13 @@ class Supervisor:
             async with self._tasks:
                 self._begin(self._lead(started))
                 if controls is not None and admin is not None:
-                    self._decided = True
-                    self._begin(control(controls, self, admin))
+                    plane = controls(self)
+                    self._adopt = plane.adopt
+                    self._begin(control(plane, admin))
                 else:
-                    self._begin(self._file.run())
+                    file = FileControl(self, self._config)
+                    self._adopt = file.adopt
+                    self._begin(file.run())
         except BaseExceptionGroup as group:
             self._end_all()
             failures, _ = group.split(ConfigError)
@@ -271,8 +274,8 @@ class Supervisor:
             try:
                 if self._reread is not None:
                     config = _kept(self._config, await asyncio.to_thread(self._reread))
-                    if not self._decided:
-                        await self._file.adopt(config.services)
+                    if self._adopt is not None:
+                        await self._adopt(config.services)
                     self._config = config
             except ConfigError as error:
                 log.error("not reloaded: %s", error)

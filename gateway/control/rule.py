@@ -1,6 +1,7 @@
 """From a configuration to a control plane: opened before the gateway serves, in charge once it does."""
 
 import ipaddress
+from collections.abc import Mapping
 from pathlib import Path
 
 from sqlalchemy.engine import make_url
@@ -9,6 +10,7 @@ from sqlalchemy.exc import ArgumentError
 from gateway.config import Config, ConfigError, Secret, ServiceConfig, secret_text
 from gateway.control import seeding
 from gateway.control.api import Api
+from gateway.control.errors import ControlError
 from gateway.control.plane import Control
 from gateway.control.plans import Change
 from gateway.control.store import FILE, Store
@@ -49,6 +51,24 @@ class Prepared:
     async def run(self) -> None:
         """Decide, until cancelled."""
         await self.control.run()
+
+    async def adopt(self, services: Mapping[str, ServiceConfig]) -> None:
+        """Apply the file, if it has changed. Raises ConfigError, and then nothing has changed."""
+        control, prune = self.control, self.control.config.gateway.prune
+        seed = seeding.digest(services)
+        if await control.blocking(control.store.setting, seeding.SETTING) == seed:
+            return
+
+        def change(held: dict[str, ServiceConfig]) -> None:
+            after = seeding.sown(held, services, prune)
+            held.clear()
+            held.update(after)
+
+        try:
+            await control.act(seeding.ACTOR, change, note=seeding.NOTE)
+            await control.blocking(control.store.set, seeding.SETTING, seed)
+        except ControlError as error:
+            raise ConfigError(f"services.{error.field}: {error}" if error.field else str(error)) from None
 
     def close(self) -> None:
         """Let go of the store."""

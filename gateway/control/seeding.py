@@ -17,6 +17,7 @@ from gateway.control.store import NewEvent, Store, now
 
 SETTING = "seed"
 ACTOR = "file"
+NOTE = "the configuration file has changed"
 _FROM_FILE = "file-"
 
 
@@ -38,14 +39,20 @@ def sow(store: Store, config: Config) -> tuple[Change, ...]:
     if store.setting(SETTING) == seed:
         return ()
     before = store.head().services
-    kept = {} if config.gateway.prune else before
-    after = {**kept, **{name: _sown(one, before.get(name)) for name, one in config.services.items()}}
+    after = sown(before, config.services, config.gateway.prune)
     found = plan(before, after)
     if found:
-        happened = [NewEvent("seed", one.service, told(one)) for one in found]
-        store.commit(after, ACTOR, "the configuration file has changed", happened)
+        store.commit(after, ACTOR, NOTE, [NewEvent("seed", one.service, told(one)) for one in found])
     store.set(SETTING, seed)
     return found
+
+
+def sown(
+    before: Mapping[str, ServiceConfig], file: Mapping[str, ServiceConfig], prune: bool
+) -> dict[str, ServiceConfig]:
+    """What the services become by the file."""
+    kept = {} if prune else before
+    return {**kept, **{name: _sown(one, before.get(name)) for name, one in file.items()}}
 
 
 def _sown(service: ServiceConfig, before: ServiceConfig | None) -> ServiceConfig:

@@ -5,6 +5,7 @@ import os
 import random
 import re
 import shutil
+import signal
 import sqlite3
 import threading
 import time
@@ -197,3 +198,25 @@ def test_other_addresses_need_a_token_of_the_files(config: Path) -> None:
     config.write_text(CONFIG.replace("admin_port = 0", 'admin_port = 0\nadmin_host = "0.0.0.0"'))
     with pytest.raises(AssertionError, match=r"gateway\.admin_token"):
         LiveGateway(str(config))
+
+
+def test_the_file_is_read_again_on_a_signal(config: Path) -> None:
+    """Its services become a revision; those of the API stay, and a file that is wrong changes nothing."""
+    with gateway(config) as live:
+        admin = Admin(live)
+        admin("POST", "/services", {"name": "made", "model": "iris"}, 201)
+        config.write_text(CONFIG + 'owner = "ada"\n[services.digits]\nmodel = "mnist"\n')
+        live.process.send_signal(signal.SIGHUP)
+        names = ["digits", "flowers", "made"]
+        assert becomes(lambda: sorted(one["name"] for one in admin("GET", "/services")["services"]) == names, 10.0)
+        assert admin("GET", "/services/flowers")["owner"] == "ada"
+        revision = admin("GET", "/revisions")[0]["number"]
+        config.write_text(CONFIG + "[services.wrong")
+        live.process.send_signal(signal.SIGHUP)
+        time.sleep(0.5)
+        assert admin("GET", "/revisions")[0]["number"] == revision
+        config.write_text(CONFIG)
+        live.process.send_signal(signal.SIGHUP)
+        assert becomes(lambda: admin("GET", "/services/flowers")["owner"] != "ada", 10.0)
+        assert admin("GET", "/revisions")[0]["number"] == revision + 1
+        assert predict(live, "made").status_code == predict(live, "flowers").status_code == 200

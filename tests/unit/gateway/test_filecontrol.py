@@ -10,6 +10,7 @@ from scene import on_loop
 from gateway.config import CanaryConfig, Config, ConfigError, GatewayConfig, ServiceConfig
 from gateway.filecontrol import FileControl
 from gateway.fleet import FleetSummary
+from gateway.rereading import Rereading
 from gateway.rollout import Decision
 from gateway.variants import Tallies
 
@@ -48,7 +49,8 @@ class Desk:
         self.may_read = threading.Event()
         self.may_read.set()
         self.fleet = Processes()
-        self.control = FileControl(self.fleet, BEFORE, self._read)
+        self.control = FileControl(self.fleet, BEFORE)
+        self.reading = Rereading(self._read, self.control.adopt, BEFORE)
 
     def _read(self) -> Config:
         self.reads += 1
@@ -64,10 +66,10 @@ async def test_signals_during_a_read_are_one_more() -> None:
     """The last state of the file is always read, and no queue of signals grows."""
     desk = Desk(BEFORE)
     desk.may_read.clear()
-    task = asyncio.create_task(desk.control.run())
+    task = asyncio.create_task(desk.reading.run())
     for _ in range(10):
         await asyncio.sleep(0)
-        desk.control.signalled()
+        desk.reading.signalled()
     desk.may_read.set()
     while len(desk.fleet.served) < 2:
         desk.fleet.changed.clear()
@@ -85,10 +87,10 @@ def test_what_cannot_be_served_changes_nothing(error: Config | Exception, caplog
     @on_loop
     async def run() -> None:
         desk = Desk(error, BEFORE)
-        await desk.control.reload()
+        await desk.reading.reload()
         assert (desk.fleet.served, desk.control.services) == ([], BEFORE.services)
         assert "the services stay as they are" in caplog.text
-        await desk.control.reload()
+        await desk.reading.reload()
         assert desk.fleet.served == [BEFORE.services]
 
     run()
@@ -107,7 +109,7 @@ def test_what_needs_a_start_is_told(found: Config, told: bool, caplog: pytest.Lo
     @on_loop
     async def run() -> None:
         desk = Desk(found)
-        await desk.control.reload()
+        await desk.reading.reload()
         assert desk.fleet.served == [found.services]
         assert ("holds from the next start on" in caplog.text) == told
 
@@ -118,7 +120,7 @@ def test_what_needs_a_start_is_told(found: Config, told: bool, caplog: pytest.Lo
 async def test_decisions_are_carried_out() -> None:
     """On the services as they are by then; one that has gone meanwhile is let be."""
     desk = Desk(Config(services={"digits": ServiceConfig(owner="ada", canary=CanaryConfig(model="new"))}))
-    await desk.control.reload()
+    await desk.reading.reload()
     await desk.control.carry_out("digits", Decision("advance", 30, "good"))
     await desk.control.carry_out("gone", Decision("advance", 30, "good"))
     grown = ServiceConfig(owner="ada", canary=CanaryConfig(model="new", weight=30))
