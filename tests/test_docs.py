@@ -1,9 +1,11 @@
 """The documentation against the code: every key, metric and option is there, and every curl line does what it says."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from admin import Admin
 from live import LiveGateway, gateway
 
 from gateway import config, interfaces, plugins, residency, residencymetrics
@@ -62,6 +65,9 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```$\n*(?:^```(json|text)\n(.*?)^```$)?", 
 DEMO_URL = "http://127.0.0.1:8080"
 REMOTE_URL = "http://127.0.0.1:8090"
 """Where configs/remote.toml is served, whose models are the demo's."""
+ADMIN_URL = "http://127.0.0.1:8081"
+CONTROLLED = re.compile(rf"{ADMIN_URL}|^tensorgate (?!serve|check|bench|replay)", re.MULTILINE)
+"""What is for the control plane of configs/platform.toml."""
 
 
 # Tables...
@@ -202,7 +208,7 @@ def _commands() -> Iterator[tuple[str, str, str, str]]:
     """(page, script, form of the answer, answer) of every bash block that calls the demo, or what stands before it."""
     for page, text in TEXT.items():
         for language, script, form, answer in FENCE.findall(text):
-            if language == "bash" and (DEMO_URL in script or REMOTE_URL in script):
+            if language == "bash" and (DEMO_URL in script or REMOTE_URL in script or CONTROLLED.search(script)):
                 yield page, script, form, answer
 
 
@@ -230,6 +236,20 @@ def remote(demo: LiveGateway, tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield live
 
 
+@pytest.fixture(scope="module")
+def controlled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LiveGateway, Admin]]:
+    """configs/platform.toml, with a folder for its data elsewhere."""
+    base = tmp_path_factory.mktemp("platform")
+    (base / "configs").mkdir()
+    (base / "configs" / "models").symlink_to(ROOT / "configs" / "models")
+    text = (ROOT / "configs" / "platform.toml").read_text("utf-8")
+    (base / "configs" / "platform.toml").write_text(text.replace("admin_port = 8081", "admin_port = 0"))
+    with gateway(base / "configs" / "platform.toml", "--device", "cpu") as live:
+        admin = Admin(live)
+        live.wait_until("/readyz", 200)
+        yield live, admin
+
+
 def test_there_are_commands() -> None:
     """The README's first request is among those that are run below."""
     assert COMMANDS[0][0] == "README.md"
@@ -247,9 +267,15 @@ def test_command_answers_as_shown(
     """A command of the documentation succeeds against the demo, and answers what the page shows below it."""
     if REMOTE_URL in script:
         script = script.replace(REMOTE_URL, request.getfixturevalue("remote").url)
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    if CONTROLLED.search(script):
+        demo, admin = request.getfixturevalue("controlled")
+        url = admin.url.removesuffix("/control/v1")
+        script = script.replace(ADMIN_URL, url)
+        environment |= {"TENSORGATE_ADMIN_URL": url, "TENSORGATE_TOKEN": admin.token}
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script.replace(DEMO_URL, demo.url)],
-        cwd=ROOT, capture_output=True, text=True, timeout=30, check=False,
+        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=30, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     if form == "json":

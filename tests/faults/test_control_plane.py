@@ -3,7 +3,6 @@
 import contextlib
 import os
 import random
-import re
 import shutil
 import signal
 import sqlite3
@@ -15,6 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
+from admin import Admin
 from live import LiveGateway, becomes, gateway
 
 from gateway.control.store import FILE, Store
@@ -31,27 +31,6 @@ model = "iris"
 """
 ROWS = {"instances": [[5.1, 3.5, 1.4, 0.2]]}
 KILLS = 200 if os.environ.get("TENSORGATE_SOAK") else 20
-
-
-class Admin:
-    """The control API of a running gateway."""
-
-    def __init__(self, live: LiveGateway, token: str = "") -> None:
-        assert live.process.stdout is not None
-        told: dict[str, str] = {}
-        for line in live.process.stdout:
-            if found := re.match(r"  (control|token) +(\S+)", line):
-                told[found[1]] = found[2]
-            if "control" in told and (token or "token" in told):
-                break
-        self.token = token or told["token"]
-        self._url = told["control"]
-
-    def __call__(self, method: str, path: str, body: Any = None, code: int = 200) -> Any:
-        headers = {"Authorization": f"Bearer {self.token}"}
-        reply = httpx.request(method, self._url + path, json=body, headers=headers, timeout=30)
-        assert code == reply.status_code, reply.text
-        return reply.json() if reply.content else None
 
 
 @pytest.fixture
