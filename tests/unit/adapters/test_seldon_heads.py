@@ -5,6 +5,7 @@ import re
 from typing import Any
 
 import pytest
+from openapi_spec_validator import validate
 from seldon_requests import graph, spec, user_class
 
 from adapters.seldon import Config, create, describe, errors
@@ -183,6 +184,7 @@ def test_protocol_describes_itself() -> None:
             assert operation(path, method.upper())
     named = set(re.findall(r'"#/components/schemas/(\w+)"', body.decode()))
     assert named <= document["components"]["schemas"].keys()
+    validate(document)
 
 
 def test_readiness_is_a_status() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from control_plane import Plane, plane, run
+from openapi_spec_validator import OpenAPIV31SpecValidator, validate
 
 from gateway.control.api import BODY_BYTES, ENDPOINTS
 from gateway.control.document import document
@@ -314,3 +315,10 @@ def test_the_document_has_every_endpoint() -> None:
     assert len(names) == len(set(names))
     references = set(re.findall(r"#/components/schemas/([^\"']+)", str(told)))
     assert references <= told["components"]["schemas"].keys()
+
+
+def test_the_document_is_openapi(tmp_path: Path) -> None:
+    """Programs can be made from it: the validator of the specification finds nothing wrong."""
+    with plane(tmp_path) as made:
+        reply = run(lambda: made.call("GET", "/openapi.json"))
+    validate(reply.json(), cls=OpenAPIV31SpecValidator)
