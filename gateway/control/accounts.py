@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import sqlalchemy as sa
 from msgspec import Struct
+from sqlalchemy.exc import IntegrityError
 
 from gateway.control import tables
 from gateway.control.errors import Conflict, NotFound
@@ -58,7 +59,7 @@ class Accounts:
 
     def users(self) -> list[User]:
         """All of them, by name."""
-        with self._store.engine.begin() as connection:
+        with self._store.transaction() as connection:
             rows = connection.execute(sa.select(tables.users).order_by(tables.users.c.name)).mappings().all()
         return [_user(row) for row in rows]
 
@@ -74,8 +75,11 @@ class Accounts:
         if any(known.name == user.name for known in self.users()):
             raise Conflict(f"there is a user {user.name!r} already", "name")
         values = {"name": user.name, "role": user.role, "project": user.project, "disabled": user.disabled}
-        with self._store.engine.begin() as connection:
-            connection.execute(sa.insert(tables.users).values(**values, created_at=now().isoformat()))
+        with self._store.transaction() as connection:
+            try:
+                connection.execute(sa.insert(tables.users).values(**values, created_at=now().isoformat()))
+            except IntegrityError:  # somebody was faster
+                raise Conflict(f"there is a user {user.name!r} already", "name") from None
 
     def change(self, name: str, **values: Any) -> User:
         """Other values for some of a user's fields. Raises NotFound, or Conflict for the last administrator."""
@@ -83,7 +87,7 @@ class Accounts:
         after = User(**{**{field: getattr(before, field) for field in User.__struct_fields__}, **values})
         if before.role == "admin" and not before.disabled and (after.role != "admin" or after.disabled):
             self._check_not_last(name)
-        with self._store.engine.begin() as connection:
+        with self._store.transaction() as connection:
             connection.execute(sa.update(tables.users).where(tables.users.c.name == name).values(**values))
         return after
 
@@ -91,7 +95,7 @@ class Accounts:
         """The user and all tokens. Raises NotFound, or Conflict for the last administrator."""
         if self.user(name).role == "admin":
             self._check_not_last(name)
-        with self._store.engine.begin() as connection:
+        with self._store.transaction() as connection:
             connection.execute(sa.delete(tables.tokens).where(tables.tokens.c.user == name))
             connection.execute(sa.delete(tables.users).where(tables.users.c.name == name))
 
@@ -111,7 +115,7 @@ class Accounts:
             "id": token.id, "user": user, "label": label, "digest": digest(text),
             "created_at": token.created_at.isoformat(), "expires_at": expires_at.isoformat() if expires_at else "",
         }  # fmt: skip
-        with self._store.engine.begin() as connection:
+        with self._store.transaction() as connection:
             connection.execute(sa.insert(tables.tokens).values(**values))
         return token, text
 
@@ -120,7 +124,7 @@ class Accounts:
         query = sa.select(tables.tokens).order_by(tables.tokens.c.created_at)
         if user is not None:
             query = query.where(tables.tokens.c.user == user)
-        with self._store.engine.begin() as connection:
+        with self._store.transaction() as connection:
             return [_token(row) for row in connection.execute(query).mappings()]
 
     def revoke(self, token_id: str) -> Token:
@@ -128,7 +132,7 @@ class Accounts:
         found = next((token for token in self.tokens() if token.id == token_id), None)
         if found is None:
             raise NotFound(f"there is no token {token_id[:64]!r}")
-        with self._store.engine.begin() as connection:
+        with self._store.transaction() as connection:
             connection.execute(sa.delete(tables.tokens).where(tables.tokens.c.id == token_id))
         return found
 
@@ -137,7 +141,7 @@ class Accounts:
 
         NOTE: found by its digest, of which an attacker learns nothing by how long the search takes.
         """
-        with self._store.engine.begin() as connection:
+        with self._store.transaction() as connection:
             query = sa.select(tables.tokens).where(tables.tokens.c.digest == digest(text))
             row = connection.execute(query).mappings().first()
             if row is None or (row["expires_at"] and datetime.fromisoformat(row["expires_at"]) <= now()):

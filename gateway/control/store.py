@@ -95,7 +95,8 @@ class Store:
         os.close(self._lock)
 
     @contextlib.contextmanager
-    def _transaction(self) -> Iterator[Connection]:
+    def transaction(self) -> Iterator[Connection]:
+        """A connection; what is done by it is done whole or not at all. Raises StoreFailed."""
         try:
             with self.engine.begin() as connection:
                 yield connection
@@ -106,14 +107,14 @@ class Store:
 
     def head(self) -> Revision:
         """The latest revision; number 0, without services, before the first."""
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             query = sa.select(tables.revisions).order_by(tables.revisions.c.number.desc()).limit(1)
             row = connection.execute(query).mappings().first()
         return _revision(dict(row)) if row else Revision(0, now(), "", "", {})
 
     def revision(self, number: int) -> Revision | None:
         """That revision, if it is kept."""
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             query = sa.select(tables.revisions).where(tables.revisions.c.number == number)
             row = connection.execute(query).mappings().first()
         return _revision(dict(row)) if row else None
@@ -122,13 +123,13 @@ class Store:
         """The latest, newest first, without their services."""
         columns = [column for column in tables.revisions.c if column.name != "services"]
         query = sa.select(*columns).order_by(tables.revisions.c.number.desc()).limit(most)
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             return [_revision({**row, "services": "{}"}) for row in connection.execute(query).mappings()]
 
     def commit(self, services: Services, actor: str, note: str, happened: Sequence[NewEvent] = ()) -> Revision:
         """A new revision, with what led to it, all of it or nothing."""
         moment = now()
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             values = {"at": moment.isoformat(), "actor": actor, "note": note, "services": _encoded(services)}
             inserted = connection.execute(sa.insert(tables.revisions).values(values)).inserted_primary_key
             assert inserted is not None
@@ -142,7 +143,7 @@ class Store:
 
     def note(self, actor: str, happened: Sequence[NewEvent]) -> None:
         """Remember what has happened."""
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             _insert_events(connection, now(), actor, happened)
 
     def events(self, most: int, service: str | None = None, before: int | None = None) -> list[Event]:
@@ -152,7 +153,7 @@ class Store:
             query = query.where(tables.events.c.service == service)
         if before is not None:
             query = query.where(tables.events.c.id < before)
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             rows = connection.execute(query).mappings().all()
         return [Event(**{**row, "at": _moment(row["at"]), "data": msgspec.json.decode(row["data"])}) for row in rows]
 
@@ -160,13 +161,13 @@ class Store:
 
     def setting(self, name: str) -> str:
         """Its value; empty if it was never set."""
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             query = sa.select(tables.settings.c.value).where(tables.settings.c.name == name)
             return connection.execute(query).scalar() or ""
 
     def set(self, name: str, value: str) -> None:
         """Remember the value."""
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             connection.execute(sa.delete(tables.settings).where(tables.settings.c.name == name))
             connection.execute(sa.insert(tables.settings).values(name=name, value=value))
 
