@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from backends import _confine
+from backends import _confine, _guards
 from backends._failures import out_of_memory, shown
 from backends._session import Config as SessionConfig
 from backends._session import Model, OnnxRuntime
@@ -165,9 +165,10 @@ def open_decoder(
             "the decoder keeps past and present apart; export it with GroupQueryAttention and a shared buffer, "
             "as ONNX Runtime GenAI's model builder does"
         )
+    source = Model(layout.file, model.SerializeToString() if _guards.guard(model) else None)
     del model
     try:
-        session = OnnxRuntime().open(Model(layout.file), SessionConfig(threads=threads), "CPU")
+        session = OnnxRuntime().open(source, SessionConfig(threads=threads), "CPU")
         return SlotDecoder(session, layout, slots, length, chunk)
     except LoadFailed:
         raise
