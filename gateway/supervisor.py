@@ -273,10 +273,10 @@ class Supervisor:
         async with self._reloading:
             try:
                 if self._reread is not None:
-                    config = _kept(self._config, await asyncio.to_thread(self._reread))
+                    found = await asyncio.to_thread(self._reread)
                     if self._adopt is not None:
-                        await self._adopt(config.services)
-                    self._config = config
+                        await self._adopt(found.services)
+                    self._config = _kept(self._config, found)
             except ConfigError as error:
                 log.error("not reloaded: %s", error)
                 return
@@ -337,13 +337,17 @@ def _summary(slot: Slot) -> ProcessSummary:
 
 
 def _kept(before: Config, after: Config) -> Config:
-    """The configuration that was read, with what only a new start can change as it was."""
+    """The configuration that was read, with what only a new start can change as it was.
+
+    So are the services: what has changed of them since the start is what each new process is brought up to.
+    """
     fixed = {name: getattr(before.gateway, name) for name in FIXED}
     for name, value in fixed.items():
         if getattr(after.gateway, name) != value:
             log.warning("gateway.%s: a change needs a new start", name)
     return msgspec.structs.replace(
         after,
+        services=before.services,
         models_dir=before.models_dir,
         models=before.models,
         gateway=msgspec.structs.replace(after.gateway, **fixed),

@@ -199,3 +199,15 @@ def test_the_file_is_read_again_on_a_signal(config: Path) -> None:
         assert becomes(lambda: admin("GET", "/services/flowers")["owner"] != "ada", 10.0)
         assert admin("GET", "/revisions")[0]["number"] == revision + 1
         assert predict(live, "made").status_code == predict(live, "flowers").status_code == 200
+
+
+def test_new_processes_serve_what_the_control_plane_has_decided(config: Path) -> None:
+    """A reload of many processes keeps services that were made by API before this start."""
+    with gateway(config) as live:
+        admin = Admin(live)
+        admin("POST", "/services", {"name": "made", "model": "iris"}, 201)
+    with gateway(config, "--workers", "2") as live:
+        live.process.send_signal(signal.SIGHUP)
+        live.wait_for_log("reloaded: every process is a new one", 60.0)
+        for name in ("made", "flowers"):
+            assert {predict(live, name).status_code for _ in range(20)} == {200}
