@@ -43,7 +43,7 @@ class Ask(Struct, frozen=True):
         text = self.query.get(name, "")
         if not text:
             return default
-        if not text.isdecimal() or not least <= int(text[:12]) <= most:
+        if not (text.isascii() and text.isdecimal() and len(text) <= 18 and least <= int(text) <= most):
             raise Invalid(f"expected a whole number from {least} to {most}, got {text[:32]!r}", name)
         return int(text)
 

@@ -170,7 +170,7 @@ async def _roll_back(ask: Ask) -> Planned:
 
 async def _stored(ask: Ask, number: str) -> Any:
     found = None
-    if number.isdecimal() and len(number) < 10:
+    if number.isascii() and number.isdecimal() and len(number) < 10:
         found = await ask.control.blocking(ask.control.store.revision, int(number))
     if found is None:
         raise NotFound(f"there is no revision {number[:32]}, or it is no longer kept")

@@ -85,6 +85,17 @@ class Control:
         note: str = "",
     ) -> Outcome:
         """Change the services, publish them, and remember it. Raises ControlError, and then nothing has changed."""
+        acting = asyncio.ensure_future(self._act(actor, change, happened, note))
+        try:
+            return await asyncio.shield(acting)
+        except asyncio.CancelledError:
+            # What has begun is finished: a store that goes on from a thread would be apart from what is served.
+            await asyncio.wait({acting})
+            raise
+
+    async def _act(
+        self, actor: str, change: Callable[[dict[str, ServiceConfig]], None], happened: Sequence[NewEvent], note: str
+    ) -> Outcome:
         async with self._turn:
             before = self.head
             after = dict(before.services)
@@ -157,6 +168,8 @@ class Control:
                     await self.edit(SYSTEM, name, changes.expired, "expired", f"{name} has run for its duration")
                 except ControlError as error:
                     log.error("services.%s: it has expired, which cannot be noted: %s", name, error)
+                except Exception:
+                    log.exception("services.%s: it has expired, which cannot be noted", name)
             await asyncio.sleep(EXPIRY_SECONDS)
 
 

@@ -84,6 +84,8 @@ class Store:
                 event.listen(self.engine, "connect", _configure_sqlite)
             with self.engine.begin() as connection:
                 _migrate(connection)
+            self._file = Path(self.engine.url.database or "") if url.startswith("sqlite") else None
+            self._identity = _identity(self._file)
         except (SQLAlchemyError, ImportError, OSError) as error:
             os.close(self._lock)
             reason = str(getattr(error, "orig", None) or error).splitlines()[0]
@@ -97,6 +99,9 @@ class Store:
     @contextlib.contextmanager
     def transaction(self) -> Iterator[Connection]:
         """A connection; what is done by it is done whole or not at all. Raises StoreFailed."""
+        if _identity(self._file) != self._identity:
+            # SQLite would go on with the file that nobody can find any more, and lose all of it at the next start.
+            raise StoreFailed("the control plane's database file is gone or another one; nothing has been changed")
         try:
             with self.engine.begin() as connection:
                 yield connection
@@ -185,6 +190,17 @@ def _locked(data_dir: Path) -> int:
         os.close(descriptor)
         raise ConfigError(f"gateway.data_dir: another gateway uses {data_dir}") from None
     return descriptor
+
+
+def _identity(file: Path | None) -> tuple[int, int] | None:
+    """Which file it is, whatever its name; None without one."""
+    if file is None:
+        return None
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _options(url: str) -> dict[str, Any]:

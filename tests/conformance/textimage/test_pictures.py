@@ -196,7 +196,8 @@ def test_keys_open_their_service(live: LiveGateway) -> None:
         live, "/services/locked/generate", additional_headers={"Authorization": "APPCODE open-sesame"}
     ) as talk:
         assert events(talk, prompt="one", step=1)[-1]["type"] == "output"
-    live.wait_for_log('"method":"WEBSOCKET","path":"/services/locked/generate","status":200')
+        # NOTE: a client that closes as soon as it has its picture may be logged as gone.
+        live.wait_for_log('"method":"WEBSOCKET","path":"/services/locked/generate","status":200')
 
 
 # The other ways...

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -58,14 +59,16 @@ async def status(made: Plane, endpoint: Endpoint, service: str, token: str) -> i
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda one: one.name)
 def test_strangers_are_refused(endpoint: Endpoint, tmp_path: Path) -> None:
-    """No token, a wrong one, a key of a service's, an expired one, and a disabled user's: 401, and nothing happens."""
+    """No token, a wrong one, a service's key, an expired one, a disabled user's: 401, and nothing happens."""
 
     async def story() -> None:
         with plane(tmp_path, services()) as made:
             made.user("gone", disabled=True)
             _, disabled = made.control.accounts.new_token("gone", "", None)
+            _, expired = made.control.accounts.new_token("admin", "", datetime(2020, 1, 1, tzinfo=UTC))
+            key = (await made.call("POST", "/services/rw/keys", {"id": "k"})).json()["code"]
             before = made.control.head.number
-            for token in ("", "tgc_wrong", "tg_" + "x" * 32, disabled, "x" * 10_000):
+            for token in ("", "tgc_wrong", key, expired, disabled, "x" * 10_000):
                 assert await status(made, endpoint, "rw", token) == 401, token[:16]
             assert before == made.control.head.number
 
@@ -156,6 +159,9 @@ def test_members_own_what_they_make(tmp_path: Path) -> None:
         ("POST", "/rollback", {"revision": 99}, 404, "", "there is no revision 99"),
         ("GET", "/services?colour=red", None, 400, "colour", "unknown; there are: name"),
         ("GET", "/events?limit=many", None, 400, "limit", "expected a whole number from 1 to 1000"),
+        ("GET", f"/events?limit=10{'9' * 5000}", None, 400, "limit", "expected a whole number from 1 to 1000"),
+        ("GET", "/events?limit=0000000010009", None, 400, "limit", "expected a whole number from 1 to 1000"),
+        ("GET", "/events?limit=\u0663", None, 400, "limit", "expected a whole number from 1 to 1000"),
         ("DELETE", "/users/admin", None, 409, "", "the last administrator"),
         ("GET", "/nothing", None, 404, "", "openapi.json has all of them"),
         ("PUT", "/services", {}, 405, "", "openapi.json has all of them"),
