@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 from msgspec import Struct
 
+from backends._endings import ending
 from backends._environment import kept_environment
 from backends._output import Output
 from gateway.errors import LoadFailed
@@ -87,7 +88,7 @@ class ServerProcess:
             await self._stop()
             if loop.time() - started > STEADY_SECONDS:
                 backoff = BACKOFF_SECONDS
-            self.trouble = f"the server {_ending(code)} and is started again"
+            self.trouble = f"the server {ending(code)} and is started again"
             log.error("%s: %s", self._launch.name, self.trouble)
             while self.trouble:
                 await asyncio.sleep(backoff)
@@ -142,7 +143,7 @@ class ServerProcess:
     async def _is_ready(self) -> bool:
         assert self._process is not None
         if self._process.returncode is not None:
-            raise LoadFailed(f"the server {_ending(self._process.returncode)} before it was ready{self._said}")
+            raise LoadFailed(f"the server {ending(self._process.returncode)} before it was ready{self._said}")
         if not self._launch.ready_path:
             return await self._takes_connections()
         try:
@@ -188,10 +189,3 @@ class ServerProcess:
 def _free_port() -> int:
     with socket.create_server((HOST, 0)) as sock:
         return int(sock.getsockname()[1])
-
-
-def _ending(code: int) -> str:
-    if code < 0:
-        with contextlib.suppress(ValueError):
-            return f"was ended by {signal.Signals(-code).name}"
-    return f"ended with exit code {code}"

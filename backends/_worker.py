@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
+from backends._endings import ending
 from backends._environment import kept_environment
 from backends._frames import START, Buffer, Frame, Reader, pack
 from backends._output import Output
@@ -104,8 +105,8 @@ class Worker(asyncio.BufferedProtocol):
             self._output.close()
         self._forget()
         process, self._process = self._process, None
-        ending = _ending(process.poll() if process is not None else None)
-        return self.verdict or ending
+        code = process.poll() if process is not None else None
+        return self.verdict or ending(code)
 
     @property
     def last_words(self) -> str:
@@ -223,15 +224,6 @@ class Worker(asyncio.BufferedProtocol):
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._pid, number)
-
-
-def _ending(code: int | None) -> str:
-    if code is None:
-        return "did not end"
-    if code < 0:
-        with contextlib.suppress(ValueError):
-            return f"was ended by {signal.Signals(-code).name}"
-    return f"ended with exit code {code}"
 
 
 async def closed(worker: Worker) -> str:
