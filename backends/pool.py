@@ -14,6 +14,7 @@ import msgspec
 from backends._hosting import serve
 from backends._pool import Pool
 from backends._pool_config import WorkersConfig
+from backends._pooled import Pooled
 from backends._worker import Launch
 from gateway.interfaces import Backend, BackendStatus, ModelSource
 from gateway.types import InferenceRequest, InferenceResponse, ModelMetadata
@@ -53,12 +54,12 @@ def _inherited() -> list[str]:
     return [str(Path(name).absolute()) for name in os.environ.get("PYTHONPATH", "").split(os.pathsep) if name]
 
 
-class PooledBackend:
+class PooledBackend(Pooled):
     """A version that answers from other processes."""
 
     def __init__(self, metadata: ModelMetadata, pool: Pool) -> None:
         self.metadata = metadata
-        self._pool = pool
+        super().__init__(pool)
 
     @property
     def runs_at_once(self) -> int:
@@ -73,25 +74,6 @@ class PooledBackend:
         workers = f"in {wanted} worker{'s' * (wanted > 1)}" if ready == wanted else f"{ready} of {wanted} workers ready"
         return msgspec.structs.replace(status, note=f"{workers}; {status.note}" if status.note else workers)
 
-    @property
-    def nodes(self) -> tuple[int, int]:
-        """How many workers are ready, and how many there should be."""
-        return self._pool.size
-
-    @property
-    def cpu_seconds(self) -> float:
-        """What the workers have computed so far."""
-        return self._pool.cpu_seconds
-
-    def scale(self, nodes: int) -> None:
-        """Have so many workers from now on."""
-        self._pool.scale(nodes)
-
-    @property
-    def process_bytes(self) -> int:
-        """What the workers hold of the machine's memory."""
-        return self._pool.resident_bytes
-
     async def infer(self, request: InferenceRequest) -> InferenceResponse:
         """Run once, or once more if the worker ended on the way."""
         return await self._pool.infer(_header(request), request.inputs, request.deadline)
@@ -104,10 +86,6 @@ class PooledBackend:
                 yield part
         finally:
             await parts.aclose()  # type: ignore[attr-defined]
-
-    async def close(self) -> None:
-        """End the workers."""
-        await self._pool.close()
 
 
 def _header(request: InferenceRequest) -> dict[str, Any]:

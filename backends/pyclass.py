@@ -13,6 +13,7 @@ import numpy as np
 
 from backends._pool import Pool
 from backends._pool_config import WorkersConfig
+from backends._pooled import Pooled
 from backends._ports import check_wanted
 from backends._signatures import not_found
 from backends._worker import Launch
@@ -117,38 +118,19 @@ def _signature(name: str) -> Signature:
     return Signature(name, "predict", inputs, {OUTPUT: TensorSpec(OUTPUT, "any", None)})
 
 
-class UserClass:
+class UserClass(Pooled):
     """One loaded version of a user's class."""
 
     def __init__(self, source: ModelSource, pool: Pool, extras: Mapping[str, Any]) -> None:
         signatures = {name: _signature(name) for name in CALLS}
         self.metadata = ModelMetadata(source.name, source.version, PLATFORM, signatures, extras=extras)
-        self._pool = pool
+        super().__init__(pool)
 
     @property
     def status(self) -> BackendStatus:
         """Workers that are missing show in the note."""
         ready, wanted = self._pool.size
         return BackendStatus("python", "" if ready == wanted else f"{ready} of {wanted} workers are ready")
-
-    @property
-    def nodes(self) -> tuple[int, int]:
-        """How many workers are ready, and how many there should be."""
-        return self._pool.size
-
-    @property
-    def cpu_seconds(self) -> float:
-        """What the workers have computed so far."""
-        return self._pool.cpu_seconds
-
-    def scale(self, nodes: int) -> None:
-        """Have so many workers from now on."""
-        self._pool.scale(nodes)
-
-    @property
-    def process_bytes(self) -> int:
-        """What the workers hold of the machine's memory."""
-        return self._pool.resident_bytes
 
     async def infer(self, request: InferenceRequest) -> InferenceResponse:
         """Call the method once, or once more if its worker ended on the way."""
@@ -164,10 +146,6 @@ class UserClass:
                 yield _told(part)
         finally:
             await parts.aclose()  # type: ignore[attr-defined]
-
-    async def close(self) -> None:
-        """End the workers."""
-        await self._pool.close()
 
 
 def _header(request: InferenceRequest) -> dict[str, Any]:

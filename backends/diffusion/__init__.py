@@ -1,9 +1,8 @@
 """Text to image: a Stable Diffusion pipeline on ONNX Runtime, in the layout of diffusers' ONNX exports.
 
 Signature `serving_default` makes `image` of `prompt`, signature `guided` of `prompt` and `negative_prompt`; how to draw
-is said in the request's parameters. Several
-requests take turns, a step each, so that none waits for another's last step; a request that is given up stops within
-its step.
+is said in the request's parameters. Several requests take turns, a step each, so that none waits for another's last
+step; a request that is given up stops within its step.
 """
 
 import asyncio
@@ -173,9 +172,7 @@ class DiffusionBackend:
         if not prompts:
             raise InvalidTensor("prompt: expected at least one text")
         wish = wish_of(request.parameters, self._defaults, self._bounds, len(prompts))
-        negatives = (
-            inputs["negative_prompt"].tolist() if "negative_prompt" in inputs else [wish.negative] * len(prompts)
-        )
+        negatives = inputs[NEGATIVE].tolist() if NEGATIVE in inputs else [wish.negative] * len(prompts)
         if len(negatives) != len(prompts):
             raise InvalidTensor(
                 f"negative_prompt: expected {len(prompts)} texts, one for each prompt, got {len(negatives)}"

@@ -1,7 +1,6 @@
 """A pipeline's folder, as diffusers' ONNX exports lay it out: one folder a part, with its model or its settings."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -9,8 +8,9 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from backends import _confine, _graph
+from backends import _graph
 from backends._device import Opener
+from backends._foldertexts import read_object, read_text
 from backends._session import Config as SessionConfig
 from backends._session import Session, Sessions
 from backends.diffusion.prompts import Prompts, from_json, from_vocabulary
@@ -165,23 +165,11 @@ def _token(told: Mapping[str, Any], name: str) -> str:
 
 
 def _text(source: ModelSource, name: str) -> str:
-    file: Path = _confine.model_file(source.directory, source.root, name)
-    if file.stat().st_size > MAX_TEXT_BYTES:
-        raise LoadFailed(f"{name} is larger than {MAX_TEXT_BYTES >> 20} MiB")
-    try:
-        return file.read_text("utf-8")
-    except UnicodeDecodeError:
-        raise LoadFailed(f"{name} is not UTF-8") from None
+    return read_text(source.directory, source.root, name, MAX_TEXT_BYTES)
 
 
 def _settings(source: ModelSource, name: str) -> dict[str, Any]:
-    try:
-        value = msgspec.json.decode(_text(source, name))
-    except msgspec.DecodeError as error:
-        raise LoadFailed(f"{name} is not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise LoadFailed(f"{name} is not a JSON object")
-    return value
+    return read_object(source.directory, source.root, name, MAX_TEXT_BYTES)
 
 
 def _whole(settings: Mapping[str, Any], part: str, key: str) -> int:

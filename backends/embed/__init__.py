@@ -6,15 +6,15 @@ The folder holds model.onnx, as exported for the Hugging Face hub, and its token
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from msgspec import Meta, Struct
 
-from backends import _confine, _graph
+from backends import _graph
 from backends._device import Opener
 from backends._failures import answer
+from backends._foldertexts import read_text
 from backends._ports import check_wanted, gather, input_port
 from backends._session import Config as SessionConfig
 from backends._session import OnnxRuntime, Session
@@ -74,7 +74,7 @@ def _load(source: ModelSource, config: Config) -> "EmbedBackend":
     if missing:
         known = f"{_IDS}, {_MASK}, {_TYPES} and {_POSITIONS}"
         raise LoadFailed(f"an encoder takes {known}, the first at least; not so here: {sorted(missing)[0]}")
-    texts = Texts(_text(source.directory, source.root), config.max_tokens)
+    texts = Texts(read_text(source.directory, source.root, TOKENIZER, MAX_TOKENIZER_BYTES), config.max_tokens)
     opened = Opener(source, graph, SessionConfig(threads=config.threads), OnnxRuntime()).open()
     encoder = Encoder(opened.session, graph, config)
     file = source.directory / _graph.MODEL_FILE
@@ -92,16 +92,6 @@ def _load(source: ModelSource, config: Config) -> "EmbedBackend":
     }
     metadata = ModelMetadata(source.name, source.version, PLATFORM, {DEFAULT_SIGNATURE: signature}, extras=extras)
     return EmbedBackend(metadata, opened.status, texts, encoder, config)
-
-
-def _text(directory: Path, root: Path) -> str:
-    file = _confine.model_file(directory, root, TOKENIZER)
-    if file.stat().st_size > MAX_TOKENIZER_BYTES:
-        raise LoadFailed(f"{TOKENIZER} is larger than {MAX_TOKENIZER_BYTES >> 20} MiB")
-    try:
-        return file.read_text("utf-8")
-    except UnicodeDecodeError:
-        raise LoadFailed(f"{TOKENIZER} is not UTF-8") from None
 
 
 class Encoder:

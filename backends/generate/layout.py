@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
-from backends import _confine
+from backends import _confine, _foldertexts
 from gateway.errors import LoadFailed
 
 GENAI_CONFIG = "genai_config.json"
@@ -73,13 +72,7 @@ def read_layout(directory: Path, root: Path) -> Layout:
 
 def read_text(directory: Path, root: Path, name: str) -> str:
     """A text file of the folder. Raises LoadFailed."""
-    file = _confine.model_file(directory, root, name)
-    try:
-        if file.stat().st_size > MAX_TEXT_BYTES:
-            raise LoadFailed(f"{name} is larger than {MAX_TEXT_BYTES >> 20} MiB")
-        return file.read_text("utf-8")
-    except UnicodeDecodeError:
-        raise LoadFailed(f"{name} is not UTF-8") from None
+    return _foldertexts.read_text(directory, root, name, MAX_TEXT_BYTES)
 
 
 def read_tokenizer_config(directory: Path, root: Path) -> dict[str, Any]:
@@ -99,13 +92,7 @@ def read_template(directory: Path, root: Path, tokenizer_config: Mapping[str, An
 
 
 def _object(directory: Path, root: Path, name: str) -> dict[str, Any]:
-    try:
-        value = msgspec.json.decode(read_text(directory, root, name))
-    except msgspec.DecodeError as error:
-        raise LoadFailed(f"{name} is not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise LoadFailed(f"{name} is not a JSON object")
-    return value
+    return _foldertexts.read_object(directory, root, name, MAX_TEXT_BYTES)
 
 
 def _count(table: dict[str, Any], key: str) -> int:
