@@ -11,6 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from admin import Admin
 from live import LiveGateway, gateway
 
 MODELS = Path(__file__).resolve().parents[3] / "configs" / "models"
@@ -39,24 +40,17 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveGateway]:
 
 
 @pytest.fixture(scope="module")
-def admin(live: LiveGateway) -> tuple[str, str]:
-    """Where its control plane answers, and the first administrator's token."""
-    assert live.process.stdout is not None
-    told = {}
-    for line in live.process.stdout:
-        if found := re.match(r"  (control|token) +(\S+)", line):
-            told[found[1]] = found[2]
-        if "token" in told:
-            break
-    return told["control"].removesuffix("/control/v1"), told["token"]
+def admin(live: LiveGateway) -> Admin:
+    """Its control plane, and the first administrator's token."""
+    return Admin(live)
 
 
 @pytest.fixture
-def run(admin: tuple[str, str]) -> Command:
+def run(admin: Admin) -> Command:
     """Run a command line."""
-    url, token = admin
+    url = admin.url.removesuffix("/control/v1")
 
-    def run(*arguments: str, code: int = 0, token: str = token) -> subprocess.CompletedProcess[str]:
+    def run(*arguments: str, code: int = 0, token: str = admin.token) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             [sys.executable, "-m", "gateway", *arguments],
             env=os.environ | {"TENSORGATE_ADMIN_URL": url, "TENSORGATE_TOKEN": token},
