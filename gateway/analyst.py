@@ -1,11 +1,11 @@
 """Watches the canaries that are to be analysed, and passes on what the rule decides."""
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from time import monotonic
 
 from gateway.config import AnalysisConfig, CanaryConfig, ServiceConfig
+from gateway.periodic import again_and_again
 from gateway.rollout import CHANGES, Decision, Window, decide
 from gateway.variants import Tallies, Tally
 
@@ -56,12 +56,7 @@ class Analyst:
 
     async def run(self, seconds: float = LOOK_SECONDS) -> None:
         """Look again and again, until cancelled."""
-        while True:
-            await asyncio.sleep(seconds)
-            try:
-                await self.look()
-            except Exception:
-                log.exception("the canaries could not be analysed")
+        await again_and_again(self.look, seconds, log, "the canaries could not be analysed")
 
     async def look(self) -> None:
         """Judge every canary once; a change of its own that was made meanwhile begins a new window."""

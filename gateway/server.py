@@ -18,15 +18,14 @@ import uvicorn
 
 from gateway import plugins, residencymetrics
 from gateway.accesslog import AccessLog
-from gateway.admin import control
 from gateway.app import Gateway
 from gateway.batching import metrics as batchmetrics
 from gateway.bounds import Bounds
 from gateway.config import Config, ConfigError, ServiceConfig, folders
 from gateway.connections import allow_files
 from gateway.deferral import Deferrals
-from gateway.filecontrol import FileControl
 from gateway.fleet import DRAIN_NOTICE_SECONDS, Controls, FleetSummary
+from gateway.leading import lead
 from gateway.loads import Load
 from gateway.model_control import ModelControl
 from gateway.models import Models
@@ -39,7 +38,7 @@ from gateway.protocols import load_adapters
 from gateway.proxy import Proxy
 from gateway.recorders import recorders
 from gateway.relay import MESSAGE_BYTES
-from gateway.rereading import Adopt, Read, Rereading
+from gateway.rereading import Read, Rereading
 from gateway.residency import model_memory
 from gateway.routing import Directory
 from gateway.variants import Tallies
@@ -110,9 +109,10 @@ class Assembly:
             self.deferrals,
             self.bounds,
         )
+        self.proxy = Proxy(lambda: self.pipeline.plane, config.limits, self.bounds)
         self.gateway = Gateway(
             self.pipeline,
-            Proxy(lambda: self.pipeline.plane, config.limits, self.bounds),
+            self.proxy,
             self.models,
             self.observer,
             config.limits,
@@ -228,6 +228,7 @@ class Serving:
         if kept is not None:
             await kept.close()
         # Whoever is still in flight now has had its time, or a second signal ended it.
+        await assembly.proxy.close()
         await assembly.models.close(drain_seconds=0.1)
 
 
@@ -282,16 +283,8 @@ async def serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, serving.stop)
     background = [_load(assembly, lambda: started(sock.getsockname()[1]))]
-    fleet = Lone(assembly)
-    adopt: Adopt
-    if controls is not None and admin is not None:
-        plane = controls(fleet)
-        adopt = plane.adopt
-        background.append(control(plane, admin))
-    else:
-        file = FileControl(fleet, assembly.config)
-        adopt = file.adopt
-        background.append(file.run())
+    leading, adopt = lead(Lone(assembly), assembly.config, controls, admin)
+    background.append(leading)
     if read is not None:
         background.append(Rereading(read, adopt, assembly.config).run())
     await serving.run(*background)

@@ -13,14 +13,13 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from gateway import orders
-from gateway.admin import control
 from gateway.aggregate import families_of, joined, page
 from gateway.changes import Changes
 from gateway.channel import ChannelClosed
 from gateway.config import Config, ConfigError, ServiceConfig
 from gateway.differences import added
-from gateway.filecontrol import FileControl
 from gateway.fleet import DRAIN_NOTICE_SECONDS, Controls, FleetSummary, ProcessSummary
+from gateway.leading import lead
 from gateway.loads import Load
 from gateway.orders import Done, Family, Page, Standing
 from gateway.pages import METRICS, told
@@ -139,14 +138,8 @@ class Supervisor:
         try:
             async with self._tasks:
                 self._begin(self._lead(started))
-                if controls is not None and admin is not None:
-                    plane = controls(self)
-                    self._adopt = plane.adopt
-                    self._begin(control(plane, admin))
-                else:
-                    file = FileControl(self, self._config)
-                    self._adopt = file.adopt
-                    self._begin(file.run())
+                leading, self._adopt = lead(self, self._config, controls, admin)
+                self._begin(leading)
         except BaseExceptionGroup as group:
             self._end_all()
             failures, _ = group.split(ConfigError)

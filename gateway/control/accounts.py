@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import sqlalchemy as sa
 from msgspec import Struct
+from msgspec.structs import replace
 from sqlalchemy.exc import IntegrityError
 
 from gateway.control import tables
@@ -84,7 +85,7 @@ class Accounts:
     def change(self, name: str, **values: Any) -> User:
         """Other values for some of a user's fields. Raises NotFound, or Conflict for the last administrator."""
         before = self.user(name)
-        after = User(**{**{field: getattr(before, field) for field in User.__struct_fields__}, **values})
+        after = replace(before, **values)
         if before.role == "admin" and not before.disabled and (after.role != "admin" or after.disabled):
             self._check_not_last(name)
         with self._store.transaction() as connection:

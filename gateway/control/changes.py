@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from gateway import rollout
 from gateway.config import (
     NAME_PATTERN,
     CanaryConfig,
@@ -43,6 +44,12 @@ def check_name(name: Any) -> str:
         text = "expected letters, digits, '.', '_' and '-', at most 128, a letter or digit first"
         raise Invalid(text, "name")
     return name
+
+
+def check_moment(moment: datetime | None, field: str) -> None:
+    """Raise Invalid for a moment of which nobody knows in which part of the world it is."""
+    if moment is not None and moment.tzinfo is None:
+        raise Invalid("expected a moment with its offset from UTC, such as 2027-01-31T12:00:00Z", field)
 
 
 def edited(service: ServiceConfig, fields: Mapping[str, Any]) -> ServiceConfig:
@@ -125,14 +132,7 @@ def weighted(service: ServiceConfig, weight: Any) -> ServiceConfig:
 
 def taken_over(service: ServiceConfig) -> ServiceConfig:
     """The service whose canary has become the stable deployment. Raises Conflict."""
-    canary = _canary(service)
-    return replace(
-        service,
-        model=canary.model or service.model,
-        model_version=canary.model_version,
-        version=canary.version,
-        canary=None,
-    )
+    return rollout.taken_over(service, _canary(service))
 
 
 def without_canary(service: ServiceConfig) -> ServiceConfig:

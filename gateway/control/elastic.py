@@ -1,6 +1,5 @@
 """Elastic scaling: looks at the loads of services whose load decides, and has the fleet follow the rule."""
 
-import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
@@ -12,6 +11,7 @@ from gateway.config import ServiceConfig
 from gateway.control.scaling import Decision, History, decide
 from gateway.control.store import NewEvent
 from gateway.fleet import Fleet
+from gateway.periodic import again_and_again
 
 LOOK_SECONDS = 1.0
 KEPT = 300
@@ -42,12 +42,7 @@ class Elastic:
 
     async def run(self, seconds: float = LOOK_SECONDS) -> None:
         """Look again and again, until cancelled."""
-        while True:
-            await asyncio.sleep(seconds)
-            try:
-                await self.look()
-            except Exception:
-                log.exception("the services' loads could not be looked at")
+        await again_and_again(self.look, seconds, log, "the services' loads could not be looked at")
 
     async def look(self) -> None:
         """Judge every service once, and carry out what follows."""

@@ -1,11 +1,11 @@
 """The API's endpoints for the whole: plans, revisions, events, users and tokens, packages and machines."""
 
-import asyncio
+import functools
 from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from gateway import __version__
 from gateway.config import ServiceConfig
@@ -213,9 +213,9 @@ async def _new_user(ask: Ask) -> Reply:
 
 
 async def _change_user(ask: Ask) -> User:
-    values = {name: value for name, value in _values(ask.body).items() if value is not None}
-    name = ask.params["user"]
-    user = await asyncio.to_thread(lambda: ask.control.accounts.change(name, **values))
+    values = {name: value for name, value in asdict(ask.body).items() if value is not None}
+    change = functools.partial(ask.control.accounts.change, ask.params["user"], **values)
+    user = await ask.control.blocking(change)
     await ask.control.note(ask.user.name, NewEvent("user", "", f"{user.name} was changed", values))
     return user
 
@@ -235,8 +235,7 @@ async def _tokens(ask: Ask) -> tuple[Token, ...]:
 async def _new_token(ask: Ask) -> Reply:
     wanted: NewToken = ask.body
     user = ask.params.get("user", ask.user.name)
-    if wanted.expires_at is not None and wanted.expires_at.tzinfo is None:
-        raise Invalid("expected a moment with its offset from UTC, such as 2027-01-31T12:00:00Z", "expires_at")
+    changes.check_moment(wanted.expires_at, "expires_at")
     token, text = await ask.control.blocking(ask.control.accounts.new_token, user, wanted.label, wanted.expires_at)
     await ask.control.note(ask.user.name, NewEvent("token", "", f"{user} has the token {token.id}"))
     return Reply(TokenShown(text, token), 201)
@@ -249,10 +248,6 @@ async def _revoke_token(ask: Ask) -> Reply:
     token = await ask.control.blocking(ask.control.accounts.revoke, ask.params["token"])
     await ask.control.note(ask.user.name, NewEvent("token", "", f"the token {token.id} of {token.user} is revoked"))
     return Reply(None, 204)
-
-
-def _values(struct: Struct) -> dict[str, Any]:
-    return {name: getattr(struct, name) for name in struct.__struct_fields__}
 
 
 # What there is...

@@ -114,10 +114,6 @@ class Control:
             self.changed.notify_all()
         return Outcome(self.head, found)
 
-    async def check(self, services: Mapping[str, ServiceConfig]) -> tuple[Change, ...]:
-        """What applying these would change."""
-        return plan(self.services, services)
-
     async def note(self, actor: str, *happened: NewEvent) -> None:
         """Remember what has happened without a change of the services."""
         await self.blocking(self.store.note, actor, happened)

@@ -13,13 +13,12 @@ from msgspec.structs import replace
 from gateway import keys
 from gateway.config import CanaryConfig, KeyConfig, KeyLimitsConfig, ScalingConfig, ServiceConfig
 from gateway.control import changes
-from gateway.control.endpoint import Ask, Endpoint, Reply, etag
+from gateway.control.endpoint import Ask, Endpoint, Reply
 from gateway.control.errors import Conflict, Invalid, NotFound
 from gateway.control.packages import check_package
-from gateway.control.plane import Edit
 from gateway.control.scaling import Decision, simulate
 from gateway.control.store import now
-from gateway.control.views import key_view, view
+from gateway.control.views import edited_by, key_view
 from gateway.expiry import seconds_of
 from gateway.serviceconfig import KeyScope, Name
 
@@ -73,16 +72,6 @@ class Simulation(Struct, frozen=True, forbid_unknown_fields=True):
     nodes: int = 1
 
 
-async def _edit(ask: Ask, edit: Edit, kind: str, text: str, **data: Any) -> Reply:
-    name = ask.params["name"]
-    await ask.control.edit(ask.user.name, name, edit, kind, text, **data)
-    service = ask.control.service(name)
-    assert ask.control.fleet is not None
-    models = (await ask.control.fleet.describe()).models
-    shown = view(name, service, ask.user, ask.control.config.gateway.sharing, models)
-    return Reply(shown, headers={"ETag": etag(service)})
-
-
 # Canary...
 
 
@@ -96,25 +85,25 @@ async def _publish(ask: Ask) -> Reply:
         return changed
 
     text = f"{name} has a canary: {canary.model or 'its own model'}, weight {canary.weight}"
-    return await _edit(ask, publish, "canary", text, weight=canary.weight)
+    return await edited_by(ask, publish, "canary", text, weight=canary.weight)
 
 
 async def _weigh(ask: Ask) -> Reply:
     name, _ = ask.service("canary")
     weight = ask.body.weight
-    return await _edit(
+    return await edited_by(
         ask, lambda one: changes.weighted(one, weight), "weight", f"the canary of {name} gets {weight} %", weight=weight
     )
 
 
 async def _take_over(ask: Ask) -> Reply:
     name, _ = ask.service("canary")
-    return await _edit(ask, changes.taken_over, "takeover", f"the canary of {name} has taken over")
+    return await edited_by(ask, changes.taken_over, "takeover", f"the canary of {name} has taken over")
 
 
 async def _take_offline(ask: Ask) -> Reply:
     name, _ = ask.service("canary")
-    return await _edit(ask, changes.without_canary, "offline", f"the canary of {name} is offline")
+    return await edited_by(ask, changes.without_canary, "offline", f"the canary of {name} is offline")
 
 
 # Keys...
@@ -128,10 +117,11 @@ async def _keys(ask: Ask) -> Keys:
 async def _new_key(ask: Ask) -> Reply:
     name, _ = ask.service("operate")
     wanted: NewKey = ask.body
+    changes.check_moment(wanted.expires_at, "expires_at")
     code, hashed = await _hashed(wanted.code)
     key = KeyConfig(wanted.id, hashed, wanted.name, wanted.scopes, limits=wanted.limits, expires_at=wanted.expires_at)
     text = f"{name} has the key {key.id}"
-    await ask.control.edit(ask.user.name, name, lambda one: changes.with_key(one, _checked(key)), "key", text)
+    await ask.control.edit(ask.user.name, name, lambda one: changes.with_key(one, key), "key", text)
     return Reply(KeyShown(code, key_view(key)), 201)
 
 
@@ -188,12 +178,6 @@ async def _hashed(code: str) -> tuple[str, str]:
         raise Invalid(str(error), "code") from None
 
 
-def _checked(key: KeyConfig) -> KeyConfig:
-    if key.expires_at is not None and key.expires_at.tzinfo is None:
-        raise Invalid("expected a moment with its offset from UTC, such as 2027-01-31T12:00:00Z", "expires_at")
-    return key
-
-
 # Scaling...
 
 
@@ -201,7 +185,7 @@ async def _scale(ask: Ask) -> Reply:
     name, _ = ask.service("operate")
     scaling: ScalingConfig = ask.body
     text = f"{name} has {scaling.min} to {scaling.max} nodes by its load"
-    return await _edit(ask, lambda one: replace(one, scaling=scaling), "scaling", text, scaling=_table(scaling))
+    return await edited_by(ask, lambda one: replace(one, scaling=scaling), "scaling", text, scaling=_table(scaling))
 
 
 class Nodes(Struct, frozen=True, forbid_unknown_fields=True):
@@ -216,7 +200,7 @@ async def _fix(ask: Ask) -> Reply:
     if not 0 <= nodes <= 1024:
         raise Invalid(f"expected a whole number from 0 to 1024, got {nodes}", "nodes")
     text = f"{name} has {nodes} nodes"
-    return await _edit(ask, lambda one: replace(one, scaling=None, nodes=nodes), "scaling", text, nodes=nodes)
+    return await edited_by(ask, lambda one: replace(one, scaling=None, nodes=nodes), "scaling", text, nodes=nodes)
 
 
 async def _decisions(ask: Ask) -> tuple[Decision, ...]:

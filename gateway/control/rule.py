@@ -1,6 +1,5 @@
 """From a configuration to a control plane: opened before the gateway serves, in charge once it does."""
 
-import ipaddress
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from gateway.control.plane import Control
 from gateway.control.plans import Change
 from gateway.control.store import FILE, Store
 from gateway.fleet import Fleet
+from gateway.plane import is_loopback
 
 
 class Prepared:
@@ -22,7 +22,7 @@ class Prepared:
 
     def __init__(self, config: Config, base: Path) -> None:
         gateway = config.gateway
-        local = _is_local(gateway.admin_host)
+        local = gateway.admin_host == "localhost" or is_loopback(gateway.admin_host)
         token = secret_text("gateway.admin_token", gateway.admin_token, base) if gateway.admin_token else ""
         if not local and len(token) < 16:
             raise ConfigError(
@@ -78,15 +78,6 @@ class Prepared:
 def prepare(config: Config, base: Path) -> Prepared:
     """Open the control plane that the configuration describes. Raises ConfigError."""
     return Prepared(config, base)
-
-
-def _is_local(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _url(config: Config, base: Path, data_dir: Path) -> str:

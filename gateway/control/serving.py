@@ -1,5 +1,6 @@
 """The API's endpoints for services: made, looked for, changed, started, stopped, deleted."""
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -7,12 +8,12 @@ from msgspec import Struct
 
 from gateway.config import NodeConfig, ScalingConfig, ServiceConfig
 from gateway.control import changes
-from gateway.control.endpoint import Ask, Endpoint, Reply, etag
+from gateway.control.endpoint import Ask, Endpoint, Reply
 from gateway.control.errors import Conflict, ControlError, Invalid
 from gateway.control.packages import check_package
-from gateway.control.permissions import require
+from gateway.control.permissions import Action, require
 from gateway.control.store import NewEvent, now
-from gateway.control.views import ServiceView, listed, view
+from gateway.control.views import ServiceView, edited_by, listed, shown_by, view
 
 
 class Start(Struct, frozen=True, forbid_unknown_fields=True):
@@ -86,12 +87,12 @@ async def _create(ask: Ask) -> Reply:
         services[name] = service
 
     await ask.control.act(ask.user.name, create, [NewEvent("create", name, f"{name} was created")])
-    return await _shown(ask, name, 201)
+    return await shown_by(ask, name, 201)
 
 
 async def _get(ask: Ask) -> Reply:
     name, _ = ask.service("view")
-    return await _shown(ask, name)
+    return await shown_by(ask, name)
 
 
 async def _edit(ask: Ask) -> Reply:
@@ -102,8 +103,7 @@ async def _edit(ask: Ask) -> Reply:
         check_package(ask.control, name, edited)
         return edited
 
-    await ask.control.edit(ask.user.name, name, edit, "edit", f"{name} was edited: {', '.join(sorted(ask.body))}")
-    return await _shown(ask, name)
+    return await edited_by(ask, edit, "edit", f"{name} was edited: {', '.join(sorted(ask.body))}")
 
 
 async def _delete(ask: Ask) -> Reply:
@@ -123,48 +123,43 @@ async def _start(ask: Ask) -> Reply:
         )
         return changes.described(msgspec.to_builtins(started))
 
-    await ask.control.edit(ask.user.name, name, start, "start", f"{name} was started")
-    return await _shown(ask, name)
+    return await edited_by(ask, start, "start", f"{name} was started")
 
 
 async def _stop(ask: Ask) -> Reply:
     name, _ = ask.service("operate")
     reason: str = ask.body.reason
-    await ask.control.edit(
-        ask.user.name, name, lambda one: changes.stopped(one, reason), "stop", f"{name} was stopped", reason=reason
-    )
-    return await _shown(ask, name)
+    return await edited_by(ask, lambda one: changes.stopped(one, reason), "stop", f"{name} was stopped", reason=reason)
 
 
 async def _duration(ask: Ask) -> Reply:
     name, _ = ask.service("duration")
     duration: str = ask.body.duration
     text = f"{name} runs for {duration or 'ever'}"
-    await ask.control.edit(
-        ask.user.name, name, lambda one: changes.lasting(one, duration, now()), "duration", text, duration=duration
-    )
-    return await _shown(ask, name)
+    return await edited_by(ask, lambda one: changes.lasting(one, duration, now()), "duration", text, duration=duration)
 
 
 async def _delete_many(ask: Ask) -> Done:
-    done, failed = [], {}
-    for name in dict.fromkeys(ask.body.names):
-        try:
-            require(ask.user, "delete", name, ask.control.service(name), _sharing(ask))
-            await ask.control.act(ask.user.name, lambda services, name=name: _pop(services, name), [_deleted(name)])  # type: ignore[misc]
-        except ControlError as error:
-            failed[name] = str(error)
-        else:
-            done.append(name)
-    return Done(tuple(done), failed)
+    async def delete(name: str) -> None:
+        await ask.control.act(ask.user.name, lambda services: _pop(services, name), [_deleted(name)])
+
+    return await _each(ask, "delete", delete)
 
 
 async def _stop_many(ask: Ask) -> Done:
+    async def stop(name: str) -> None:
+        await ask.control.edit(ask.user.name, name, changes.stopped, "stop", f"{name} was stopped")
+
+    return await _each(ask, "operate", stop)
+
+
+async def _each(ask: Ask, action: Action, act: Callable[[str], Awaitable[None]]) -> Done:
+    """Do it with every service that is named, as far as the caller may."""
     done, failed = [], {}
     for name in dict.fromkeys(ask.body.names):
         try:
-            require(ask.user, "operate", name, ask.control.service(name), _sharing(ask))
-            await ask.control.edit(ask.user.name, name, changes.stopped, "stop", f"{name} was stopped")
+            require(ask.user, action, name, ask.control.service(name), _sharing(ask))
+            await act(name)
         except ControlError as error:
             failed[name] = str(error)
         else:
@@ -178,12 +173,6 @@ def _pop(services: dict[str, ServiceConfig], name: str) -> None:
 
 def _deleted(name: str) -> NewEvent:
     return NewEvent("delete", name, f"{name} was deleted")
-
-
-async def _shown(ask: Ask, name: str, status: int = 200) -> Reply:
-    service = ask.control.service(name)
-    models = await _models(ask)
-    return Reply(view(name, service, ask.user, _sharing(ask), models), status, {"ETag": etag(service)})
 
 
 async def _models(ask: Ask) -> Any:

@@ -10,9 +10,10 @@ from msgspec.structs import replace
 
 from gateway.config import Secret, ServiceConfig
 from gateway.control.accounts import User
-from gateway.control.endpoint import etag
+from gateway.control.endpoint import Ask, Reply, etag
 from gateway.control.errors import Invalid
 from gateway.control.permissions import Share, may, share
+from gateway.control.plane import Edit
 from gateway.summary import VersionSummary
 
 HIDDEN = "hidden"
@@ -57,6 +58,22 @@ def view(name: str, service: ServiceConfig, user: User, sharing: bool, models: I
         config=shown(service),
         models=tuple(one for one in models if one.name in own),
     )
+
+
+async def shown_by(ask: Ask, name: str, status: int = 200) -> Reply:
+    """The answer to a call about a service: the service as it is now. Raises NotFound."""
+    service = ask.control.service(name)
+    assert ask.control.fleet is not None
+    models = (await ask.control.fleet.describe()).models
+    seen = view(name, service, ask.user, ask.control.config.gateway.sharing, models)
+    return Reply(seen, status, {"ETag": etag(service)})
+
+
+async def edited_by(ask: Ask, edit: Edit, kind: str, text: str, **data: Any) -> Reply:
+    """Edit the service that the path names, and show it. Raises ControlError, and then nothing has changed."""
+    name = ask.params["name"]
+    await ask.control.edit(ask.user.name, name, edit, kind, text, **data)
+    return await shown_by(ask, name)
 
 
 def state_of(service: ServiceConfig) -> str:
