@@ -24,8 +24,9 @@ from gateway.pages import TYPES, Alone, Unreachable, Whole
 from gateway.paths import PAGES
 from gateway.pipeline import Pipeline
 from gateway.proxy import Proxy
+from gateway.races import until_one_ends
 from gateway.stages import ASKS, server_timing
-from gateway.streaming import Closable
+from gateway.streaming import closing
 from gateway.trace import RequestIds, Trace, given_id
 from gateway.types import Call, Reply
 
@@ -189,14 +190,8 @@ class Gateway:
         start = {"type": "http.response.start", "status": reply.status, "headers": self._headers(reply, trace)}
         sending = asyncio.ensure_future(_Stream(reply, trace, send).pump(start, chunks))
         leaving = asyncio.ensure_future(_gone(receive))
-        try:
-            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in (sending, leaving):
-                task.cancel()
-            await asyncio.gather(sending, leaving, return_exceptions=True)
-            if isinstance(chunks, Closable):
-                await chunks.aclose()
+        async with closing(chunks):
+            await until_one_ends(sending, leaving)
         if not sending.cancelled() and (error := sending.exception()) is not None:
             raise error
 

@@ -6,7 +6,6 @@ from prometheus_client.core import Metric
 
 from gateway import limitmetrics
 from gateway.bodies import Bodies
-from gateway.budgets import MakeBudget
 from gateway.config import Config
 from gateway.connections import Connections
 from gateway.cycle import Cycle
@@ -17,10 +16,9 @@ from gateway.pressure import Pressure, Stage
 class Bounds:
     """Made once for each process; `limits` alone follow the services as they change."""
 
-    def __init__(self, config: Config, make: MakeBudget | None = None) -> None:
-        """`make` makes the budgets of rates where they are not this process's own."""
+    def __init__(self, config: Config) -> None:
         self._large_bytes = config.limits.memory.large_bytes
-        self.limits = Limits(config, make=make)
+        self.limits = Limits(config)
         self.bodies = Bodies(config.limits, self.limits.tally)
         self.connections = Connections(config.limits)
         self.pressure = Pressure(config.limits.memory)

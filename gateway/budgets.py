@@ -1,34 +1,15 @@
-"""How much may be used a second: token buckets, behind what a leased budget of many processes can offer as well."""
+"""How much may be used a second, in this process: token buckets."""
 
 from collections.abc import Callable
 from time import monotonic
-from typing import Protocol
 
 from gateway.limitsconfig import KeyLimitsConfig, ServiceLimits
 
 Clock = Callable[[], float]
 
 
-class Budget(Protocol):
-    """Something of which so much comes a second. Nothing here waits."""
-
-    rate: float
-
-    def take(self, amount: float) -> float:
-        """Take it and return 0; or take nothing, and return after how many seconds it may be had."""
-
-    def give(self, amount: float) -> None:
-        """Bring back what was taken for nothing."""
-
-    def left(self) -> float:
-        """What may be taken now."""
-
-    def retune(self, rate: float) -> None:
-        """Let so much come from now on; what is there and was not used never grows by it."""
-
-
 class TokenBucket:
-    """A budget of this process: what a second brings may be taken at once, and no more is saved up.
+    """What a second brings may be taken at once, and no more is saved up. Nothing here waits.
 
     More than a second brings can be taken when the bucket is full; what it owes then must come in first.
     """
@@ -71,37 +52,32 @@ class TokenBucket:
         self._tokens = min(left, self._most)
 
 
-MakeBudget = Callable[[str, float], Budget]
-"""Makes the budget of that name, of which so much comes a second."""
-
-
 class Rates:
     """The budgets of a service, or of one key of it: requests, rows and bytes, each bounded or not."""
 
-    __slots__ = ("_make", "_name", "bytes", "requests", "rows")
+    __slots__ = ("_clock", "bytes", "requests", "rows")
 
-    def __init__(self, name: str, make: MakeBudget) -> None:
-        self._name = name
-        self._make = make
-        self.requests: Budget | None = None
-        self.rows: Budget | None = None
-        self.bytes: Budget | None = None
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.requests: TokenBucket | None = None
+        self.rows: TokenBucket | None = None
+        self.bytes: TokenBucket | None = None
 
     def tune(self, limits: ServiceLimits | KeyLimitsConfig) -> None:
         """Set what comes a second; 0 sets no bound."""
-        self.requests = self._tuned("requests", self.requests, limits.requests_per_second)
-        self.rows = self._tuned("rows", self.rows, limits.rows_per_second)
-        self.bytes = self._tuned("bytes", self.bytes, limits.bytes_per_second)
+        self.requests = self._tuned(self.requests, limits.requests_per_second)
+        self.rows = self._tuned(self.rows, limits.rows_per_second)
+        self.bytes = self._tuned(self.bytes, limits.bytes_per_second)
 
     @property
     def full(self) -> bool:
         """Whether they are as good as new ones."""
         return all(one is None or one.left() >= one.rate for one in (self.requests, self.rows, self.bytes))
 
-    def _tuned(self, unit: str, budget: Budget | None, rate: float) -> Budget | None:
+    def _tuned(self, budget: TokenBucket | None, rate: float) -> TokenBucket | None:
         if not rate:
             return None
         if budget is None:
-            return self._make(f"{self._name} {unit}", rate)
+            return TokenBucket(rate, self._clock)
         budget.retune(rate)
         return budget

@@ -12,7 +12,8 @@ from gateway.bodies import Bodies
 from gateway.body import Body, ClientGone, Message, Receive
 from gateway.config import LimitsConfig
 from gateway.pipeline import Pipeline
-from gateway.streaming import Closable
+from gateway.races import until_one_ends
+from gateway.streaming import closing
 from gateway.trace import Trace
 from gateway.types import Call, Reply
 
@@ -45,12 +46,7 @@ class Conversation:
         """Answer until the client has closed it, or has sent too much at once."""
         listening = asyncio.ensure_future(self._listen())
         answering = asyncio.ensure_future(self._answer_all(begin, end))
-        try:
-            await asyncio.wait({listening, answering}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in (listening, answering):
-                task.cancel()
-            await asyncio.gather(listening, answering, return_exceptions=True)
+        await until_one_ends(listening, answering)
         for task in (listening, answering):
             if not task.cancelled():
                 task.result()
@@ -96,12 +92,9 @@ class Conversation:
 
     async def _say_all(self, reply: Reply, trace: Trace) -> None:
         assert not isinstance(reply.body, bytes)
-        try:
-            async for chunk in reply.body:
+        async with closing(reply.body) as chunks:
+            async for chunk in chunks:
                 await self._say(chunk, trace)
-        finally:
-            if isinstance(reply.body, Closable):
-                await reply.body.aclose()
 
     async def _say(self, chunk: bytes, trace: Trace) -> None:
         trace.bytes_out += len(chunk)

@@ -12,6 +12,7 @@ from gateway.body import ClientGone, Message, Receive
 from gateway.errors import BodyTooLarge, DeadlineExceeded, GatewayError, InferenceFailed, ModelNotReady
 from gateway.forwarding import Headers, kept
 from gateway.interfaces import Upstream
+from gateway.races import until_one_ends
 from gateway.trace import Trace
 
 REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -81,12 +82,7 @@ class Exchange:
         """Until the answer is sent, or one side has gone. Raises GatewayError or ClientGone."""
         passing = asyncio.ensure_future(self._pass_on(transport))
         leaving = asyncio.ensure_future(self._upload.client_leaves())
-        try:
-            await asyncio.wait({passing, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in (passing, leaving):
-                task.cancel()
-            await asyncio.gather(passing, leaving, return_exceptions=True)
+        await until_one_ends(passing, leaving)
         if passing.cancelled():
             raise ClientGone
         passing.result()

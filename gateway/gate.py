@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from typing import NamedTuple, Protocol
 
-from gateway.budgets import Clock, MakeBudget, Rates
+from gateway.budgets import Clock, Rates
 from gateway.deadlines import HEADER, deadline_of, too_late
 from gateway.errors import CapacityError, Overloaded, RateLimited
 from gateway.fairqueue import FairQueue
@@ -138,15 +138,14 @@ class PlainVisit(Visit):
 class Gate:
     """One service's places, line and budgets."""
 
-    def __init__(self, service: str, limits: ServiceLimits, tally: Tally, make: MakeBudget, clock: Clock) -> None:
+    def __init__(self, service: str, limits: ServiceLimits, tally: Tally, clock: Clock) -> None:
         self.service = service
         self.clock = clock
         self.running = 0
         self.waiting: FairQueue[bytes, Visit] = FairQueue()
         self._tally = tally
         self._keys: dict[bytes, _Key] = {}
-        self._make = make
-        self._rates = Rates(service, make)
+        self._rates = Rates(clock)
         self._mean = 0.0
         """Seconds that a request takes from its place to its end, while the service is full."""
         self._plain = PlainVisit(self, None, 0.0)
@@ -256,8 +255,7 @@ class Gate:
     def _key(self, who: Who) -> _Key:
         key = self._keys.get(who.key)
         if key is None:
-            # The id of a key is the same in every process, and so is the budget.
-            key = self._keys[who.key] = _Key(Rates(f"{self.service} {who.id or who.key.hex()}", self._make), who.id)
+            key = self._keys[who.key] = _Key(Rates(self.clock), who.id)
             key.rates.tune(self._of_key(who.id))
         return key
 

@@ -5,9 +5,9 @@ from time import monotonic
 
 from msgspec.structs import replace
 
-from gateway.budgets import Clock, MakeBudget, TokenBucket
+from gateway.budgets import Clock
 from gateway.config import Config
-from gateway.errors import CapacityError, GatewayError, Unauthenticated
+from gateway.errors import CapacityError, GatewayError, Overloaded, Unauthenticated
 from gateway.gate import Gate, Tally
 from gateway.limitsconfig import ServiceLimits, ServiceLimitsConfig, resolved
 from gateway.suspects import Suspects
@@ -19,9 +19,8 @@ MOST_GATES = 4096
 class Limits:
     """The gates of all services."""
 
-    def __init__(self, config: Config, clock: Clock = monotonic, make: MakeBudget | None = None) -> None:
+    def __init__(self, config: Config, clock: Clock = monotonic) -> None:
         self._clock = clock
-        self._make = make or (lambda _, rate: TokenBucket(rate, clock))
         self._gates: dict[str, Gate] = {}
         self._suspects = Suspects(config.limits.wrong_keys_per_second, clock)
         self.tally = Tally()
@@ -52,6 +51,10 @@ class Limits:
         self.tally.refused["", reason] += 1
         return error
 
+    def no_memory(self) -> CapacityError:
+        """What to tell whoever comes while there is no memory left."""
+        return self.refuse("memory", Overloaded("memory is short; try again later", 5.0))
+
     def wrong_key(self, error: Unauthenticated, address: str) -> GatewayError:
         """What to tell a caller without a valid key: that, or that there are too many from there."""
         limited = self._suspects.note(address)
@@ -60,7 +63,7 @@ class Limits:
     def _made(self, service: str) -> Gate:
         if len(self._gates) >= MOST_GATES:
             self._gates = {name: gate for name, gate in self._gates.items() if name in self._own or not gate.idle}
-        gate = self._gates[service] = Gate(service, self._said(service), self.tally, self._make, self._clock)
+        gate = self._gates[service] = Gate(service, self._said(service), self.tally, self._clock)
         return gate
 
     def _said(self, service: str) -> ServiceLimits:

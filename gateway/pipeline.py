@@ -21,7 +21,6 @@ from gateway.errors import (
     ModelNotFound,
     ModelNotReady,
     OutOfMemory,
-    Overloaded,
     RateLimited,
     RequestError,
     Unauthenticated,
@@ -71,8 +70,7 @@ class Admitted(Struct, frozen=True):
 
     def who(self) -> Who:
         """Whose budgets it uses."""
-        key = self.plane.auth.caller(self.call, self.opened)
-        return Who(key, key or self.trace.peer.encode(), self.opened.key)
+        return self.plane.who(self.call, self.opened, self.trace.peer)
 
     def arrived(self) -> float:
         """When it came, on the monotonic clock."""
@@ -118,7 +116,7 @@ class Pipeline:
         auth = plane.auth
         try:
             if self._pressure.stage is Stage.OUT and not isinstance(route.operation, _GO_ON):
-                raise self._limits.refuse("memory", Overloaded("memory is short; try again later", 5.0))
+                raise self._limits.no_memory()
             # PERF: a coroutine only where some key needs one.
             opened = await granted(plane, route, call, trace) if auth.has_slow else None
             opened = admit(plane, route, call, trace, opened)

@@ -14,6 +14,7 @@ from gateway.codechecks import CodeChecks
 from gateway.config import Config, ConfigError, ServiceConfig
 from gateway.errors import ModelNotFound, ModelNotReady, NotReady
 from gateway.expiry import expiries, require_running, starts
+from gateway.gate import Who
 from gateway.grants import Grant
 from gateway.interfaces import Adapter, Infer
 from gateway.lifecycle import Loaded
@@ -69,6 +70,11 @@ class Plane(Struct, frozen=True):
             return operation
         key = (service.name, route.protocol, operation.method, operation.path)
         return cast(Run, self.own_operations.get(key, operation))
+
+    def who(self, call: Call, opened: Grant, peer: str) -> Who:
+        """Whose budgets the call uses."""
+        key = self.auth.caller(call, opened)
+        return Who(key, key or peer.encode(), opened.key)
 
     def require_running(self, service: Service) -> None:
         """Raise ServiceStopped, ServiceExpired, ServiceFailed or NotReady unless the service answers."""

@@ -20,7 +20,6 @@ from gateway.errors import (
     GatewayError,
     ModelNotFound,
     ModelNotReady,
-    Overloaded,
     RateLimited,
     RequestError,
     Unauthenticated,
@@ -154,7 +153,7 @@ class Proxy:
         plane, service, limits = passage.plane, passage.service, self._bounds.limits
         trace.protocol, trace.service, trace.operation = PROTOCOL, service.name, "proxy"
         if self._bounds.pressure.stage is Stage.OUT:
-            raise limits.refuse("memory", Overloaded("memory is short; try again later", 5.0))
+            raise limits.no_memory()
         opened = await plane.auth.grant(head, [service], trace.peer, PROTOCOL, INFER)
         if plane.auth.verifies:  # NOTE: the body is not here to be verified, so only calls without one can be signed
             opened = plane.auth.verified(head, opened, b"")
@@ -190,8 +189,7 @@ class _Guest(Struct, frozen=True):
 
     def who(self) -> Who:
         """Whose budgets it uses."""
-        key = self.passage.plane.auth.caller(self.head, self.opened)
-        return Who(key, key or self.trace.peer.encode(), self.opened.key)
+        return self.passage.plane.who(self.head, self.opened, self.trace.peer)
 
     def arrived(self) -> float:
         """When it came, on the monotonic clock."""

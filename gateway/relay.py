@@ -11,6 +11,7 @@ from gateway.body import Message, Receive
 from gateway.errors import InferenceFailed, ModelNotReady
 from gateway.forwarding import Headers, kept
 from gateway.interfaces import Upstream
+from gateway.races import until_one_ends
 from gateway.trace import Trace
 
 MESSAGE_BYTES = 16 << 20
@@ -96,17 +97,11 @@ class Relay:
         await send({"type": "websocket.http.response.body", "body": bytes(response.body or b"")})
 
     async def _pass_messages(self, server: ClientConnection, receive: Receive, send: Send) -> None:
-        ways = {
+        ended = await until_one_ends(
             asyncio.ensure_future(self._to_server(server, receive)),
             asyncio.ensure_future(self._to_client(server, send)),
-        }
-        try:
-            done, _ = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for way in ways:
-                way.cancel()
-            await asyncio.gather(*ways, return_exceptions=True)
-        for way in done:
+        )
+        for way in ended:
             way.result()
 
     async def _to_server(self, server: ClientConnection, receive: Receive) -> None:

@@ -17,6 +17,7 @@ from gateway.errors import GatewayError, ModelNotReady, OutOfMemory, Overloaded
 from gateway.heap import give_back, resident_bytes
 from gateway.interfaces import Backend, BackendStatus
 from gateway.modelcost import FIRST_BYTES, Claim, cost_of, written
+from gateway.streaming import closing
 from gateway.types import InferenceRequest, InferenceResponse, ModelMetadata
 
 RETRY_SECONDS = 1.0
@@ -109,13 +110,9 @@ class Resident:
         """The backend's parts; it stays in memory until the last."""
         self.users += 1
         try:
-            parts = (self.backend or await self._awake()).stream(request)
-            try:
+            async with closing((self.backend or await self._awake()).stream(request)) as parts:
                 async for part in parts:
                     yield part
-            finally:
-                if close := getattr(parts, "aclose", None):
-                    await close()
         finally:
             self._left()
 

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from time import monotonic
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 from gateway.deadlines import too_late
 from gateway.gate import Visit
@@ -17,6 +18,19 @@ class Closable(Protocol):
 
     async def aclose(self) -> None:
         """Stop and free everything; again does nothing."""
+
+
+S = TypeVar("S")
+
+
+@asynccontextmanager
+async def closing(chunks: S) -> AsyncIterator[S]:
+    """What is streamed, closed at the end where it can be."""
+    try:
+        yield chunks
+    finally:
+        if isinstance(chunks, Closable):
+            await chunks.aclose()
 
 
 class Holdable(Protocol):

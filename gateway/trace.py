@@ -106,13 +106,6 @@ current: ContextVar[Trace | None] = ContextVar("trace", default=None)
 """The request that this task answers."""
 
 
-def note_wait(seconds: float) -> None:
-    """The request that this task answers has waited so long for the run that it is now in."""
-    trace = current.get()
-    if trace is not None:
-        trace.waited += seconds
-
-
 def given_id(head: Call) -> str | None:
     """The id that the call brings in X-Request-Id, if it is one that a log may hold."""
     given = head.header(b"x-request-id")

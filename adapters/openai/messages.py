@@ -11,25 +11,13 @@ MOST = 1 << 14
 
 def read(document: dict[str, Any]) -> list[dict[str, Any]]:
     """The messages, each with its content as one string, or None for an assistant that only calls."""
-    given = document.get("messages")
-    if given is None:
-        raise Refusal("missing messages", "messages", "missing_required_parameter")
-    if not isinstance(given, list):
-        raise wrong("messages", "a list", given, "invalid_type")
-    if not 1 <= len(given) <= MOST:
-        raise Refusal(f"messages: expected 1 to {MOST} messages, got {len(given)}", "messages", "invalid_value")
+    given = _given(document)
     return [_message(table(one, f"messages[{index}]"), f"messages[{index}]") for index, one in enumerate(given)]
 
 
 def forwarded(document: dict[str, Any]) -> list[dict[str, Any]]:
     """The messages as they are, for another server to judge what is in them."""
-    given = document.get("messages")
-    if given is None:
-        raise Refusal("missing messages", "messages", "missing_required_parameter")
-    if not isinstance(given, list):
-        raise wrong("messages", "a list", given, "invalid_type")
-    if not 1 <= len(given) <= MOST:
-        raise Refusal(f"messages: expected 1 to {MOST} messages, got {len(given)}", "messages", "invalid_value")
+    given = _given(document)
     return [table(one, f"messages[{index}]") for index, one in enumerate(given)]
 
 
@@ -42,6 +30,17 @@ def check_end(messages: list[dict[str, Any]], continues: bool) -> None:
             where,
             "invalid_value",
         )
+
+
+def _given(document: dict[str, Any]) -> list[Any]:
+    given = document.get("messages")
+    if given is None:
+        raise Refusal("missing messages", "messages", "missing_required_parameter")
+    if not isinstance(given, list):
+        raise wrong("messages", "a list", given, "invalid_type")
+    if not 1 <= len(given) <= MOST:
+        raise Refusal(f"messages: expected 1 to {MOST} messages, got {len(given)}", "messages", "invalid_value")
+    return given
 
 
 def _message(message: dict[str, Any], where: str) -> dict[str, Any]:

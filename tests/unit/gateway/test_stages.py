@@ -1,12 +1,16 @@
 """How long the stages of a request take, as counted and as told."""
 
+import asyncio
 import re
 
 from prometheus_client.parser import text_string_to_metric_families
+from scene import on_loop
 
+from gateway.batching.run import Entry
 from gateway.observe import Observer
 from gateway.stages import server_timing
-from gateway.trace import BATCH, DECODE, ENCODE, QUEUE, RECEIVE, RUN, Trace, current, note_wait
+from gateway.trace import BATCH, DECODE, ENCODE, QUEUE, RECEIVE, RUN, Trace, current
+from gateway.types import InferenceRequest
 
 
 def went_through(*marks: tuple[int, float], waited: float = 0.0) -> Trace:
@@ -69,12 +73,20 @@ def test_server_timing() -> None:
     assert re.fullmatch(r"receive;dur=1\.000, queue;dur=0\.500, total;dur=\d+\.\d{3}", told)
 
 
-def test_a_wait_is_noted_with_the_request_of_the_task() -> None:
+def waits(seconds: float) -> None:
+    """A request of this task has waited so long for its batch."""
+    entry = Entry(InferenceRequest({}), 1, asyncio.get_running_loop().create_future())
+    entry.since = 0.0
+    entry.begin(seconds)
+
+
+@on_loop
+async def test_a_wait_is_noted_with_the_request_of_the_task() -> None:
     """Whoever runs a batch tells how long its requests waited; outside of a request that goes nowhere."""
-    note_wait(1.0)
+    waits(1.0)
     trace = Trace("id-1")
     token = current.set(trace)
-    note_wait(0.5)
-    note_wait(0.25)
+    waits(0.5)
+    waits(0.25)
     current.reset(token)
     assert trace.waited == 0.75
