@@ -95,8 +95,10 @@ async def _lag(client: httpx.AsyncClient, waits: list[float]) -> None:
 async def _all_free(client: httpx.AsyncClient) -> None:
     """As many answers as there are slots and places in the queue are taken in, and no more."""
     long = _body(1, ignore_eos=True, max_tokens=400, n=CHOICES)
-    replies = await asyncio.gather(*(client.post(CHAT, json=long) for _ in range((SLOTS + QUEUE) // CHOICES + 1)))
-    assert [200] * ((SLOTS + QUEUE) // CHOICES) + [429] == sorted(reply.status_code for reply in replies)
+    most = (SLOTS + QUEUE) // CHOICES
+    replies = await asyncio.gather(*(client.post(CHAT, json=long) for _ in range(most + 1)))
+    statuses = sorted(reply.status_code for reply in replies)
+    assert [200] * most + [429] == statuses
 
 
 def _check(live: LiveGateway, warm: int, requests: int) -> None:
