@@ -9,6 +9,8 @@ from typing import Any
 import uvicorn
 
 from gateway.fleet import ControlPlane
+from gateway.relay import MESSAGE_BYTES
+from gateway.websocket import WebSocketProtocol
 
 _LEAVE_SECONDS = 2
 """How long its requests may take once the gateway has drained."""
@@ -28,6 +30,8 @@ async def serve_admin(app: Any, sock: socket.socket) -> None:
         uvicorn.Config(
             app,
             interface="asgi3",
+            ws=WebSocketProtocol,
+            ws_max_size=MESSAGE_BYTES,
             lifespan="off",
             log_config=None,
             access_log=False,

@@ -164,6 +164,8 @@ class Gateway:
             headers.append((b"x-tensorgate-variant", trace.variant.encode("ascii")))
         if trace.timed:
             headers.append((b"server-timing", server_timing(trace).encode("ascii")))
+            if trace.version:
+                headers.append((b"x-tensorgate-version", b"%d" % trace.version))
         for name, value in reply.headers:
             headers.append((name.encode("latin-1"), value.encode("latin-1")))
         if self.draining or closes:

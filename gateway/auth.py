@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from gateway import keys, sigv4
+from gateway import keys, passes, sigv4
 from gateway.codechecks import CodeChecks
 from gateway.config import ConfigError, ModelsControlConfig, Secret, ServiceConfig, secret_text
 from gateway.errors import Forbidden, Unauthenticated
@@ -36,6 +36,7 @@ class Authenticator:
         clock: Callable[[], float] = time.time,
         steady: Callable[[], float] = time.time,
         checks: CodeChecks | None = None,
+        own_passes: passes.Passes | None = None,
     ) -> None:
         # NOTE: the digest key lives as long as the process, so a memory dump of one digest is no use elsewhere,
         # and a dictionary lookup by digest tells an attacker nothing about the stored keys by its timing.
@@ -45,6 +46,8 @@ class Authenticator:
         self._steady = steady
         """For expiries."""
         self._checks = checks or CodeChecks()
+        self._passes = own_passes
+        """None without a control plane, the only one to make any."""
         protected = {name: service for name, service in services.items() if service.app_auth}
         opened: dict[bytes, list[Opening]] = {}
         slow: dict[str, list[Opening]] = {}
@@ -80,7 +83,7 @@ class Authenticator:
 
         A signature opens its services until the body is here: then `verified` decides.
         """
-        if not self._opened and not self.verifies and not self._slow:
+        if not self._opened and not self.verifies and not self._slow and self._passes is None:
             return NOTHING
         code = _credential(call)
         if code is None and self.verifies and sigv4.is_signed(call):
@@ -108,6 +111,8 @@ class Authenticator:
         found = self._opened.get(self._digest(code))
         if found is None and self._slow:
             found = self._slow.get(self._checks.known(code.encode("latin-1")))
+        if found is None and self._passes is not None and (opening := self._passes.opening(code)) is not None:
+            found = Openings([opening])
         return found
 
     @property
@@ -123,6 +128,8 @@ class Authenticator:
         if not opened:
             return b""
         code = _credential(call)
+        if code is not None and code.startswith(passes.PREFIX):  # each of a user's calls has another
+            code = f"pass of {opened.key}"
         if code is None:
             code = "signature " + sigv4.read(call, self._clock()).access_key_id
         return hmac.digest(_CALLER_KEY, code.encode("utf-8", "surrogateescape"), hashlib.sha256)

@@ -8,6 +8,7 @@ from msgspec import Struct
 from gateway.config import ServiceConfig
 from gateway.differences import ShadowReport
 from gateway.loads import Load
+from gateway.passes import Entrance
 from gateway.summary import VersionSummary
 from gateway.variants import Tallies
 
@@ -63,6 +64,9 @@ class Fleet(Protocol):
 
     async def scale(self, service: str, nodes: int) -> None:
         """So many nodes for that service from now on."""
+
+    def entrance(self) -> Entrance:
+        """Where its services are called, and what opens them for those who have signed in."""
 
 
 class ControlPlane(Protocol):

@@ -21,6 +21,7 @@ from gateway.config import ConfigError
 from gateway.following import FollowingModels, Stage
 from gateway.orders import Done, Page, Prepared, Standing
 from gateway.pages import Unreachable
+from gateway.passes import Passes
 from gateway.programlog import begin_log
 from gateway.server import Assembly, Serving, settle_heap
 from gateway.startup import banner
@@ -91,7 +92,7 @@ class Front:
 
     def _begin(self, order: orders.Begin) -> Done:
         try:
-            assembly = Assembly(order.config, order.base, order.roots, FollowingModels)
+            assembly = Assembly(order.config, order.base, order.roots, FollowingModels, Passes(order.secret))
             assembly.prepare()
         except ConfigError as error:
             return Done(str(error))

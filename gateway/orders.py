@@ -61,6 +61,8 @@ class Begin(Order, frozen=True):
     config: Config
     base: Path
     roots: tuple[Path, ...]
+    secret: bytes = b""
+    """Of the passes that the supervisor makes."""
 
 
 class Listen(Order, frozen=True):

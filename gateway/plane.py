@@ -19,6 +19,7 @@ from gateway.grants import Grant
 from gateway.interfaces import Adapter, Infer
 from gateway.lifecycle import Loaded
 from gateway.models import Models
+from gateway.passes import Passes
 from gateway.paths import Route
 from gateway.protocols import load_own_adapters
 from gateway.routing import Deployment, Directory, Service
@@ -38,10 +39,11 @@ def is_loopback(peer: str) -> bool:
 class Memory:
     """What is remembered from one snapshot to the next, all on one event loop."""
 
-    def __init__(self, clock: SteadyClock | None = None) -> None:
+    def __init__(self, clock: SteadyClock | None = None, passes: Passes | None = None) -> None:
         self.clock = clock or SteadyClock()
         self.turns = TurnsOfAll()
         self.checks = CodeChecks()
+        self.passes = passes or Passes()
 
 
 class Choice(Struct, frozen=True):
@@ -153,7 +155,12 @@ class Plane(Struct, frozen=True):
 
 
 def draw(
-    config: Config, base: Path, models: Models, adapters: Mapping[str, Adapter], before: Plane | None = None
+    config: Config,
+    base: Path,
+    models: Models,
+    adapters: Mapping[str, Adapter],
+    before: Plane | None = None,
+    memory: Memory | None = None,
 ) -> Plane:
     """The snapshot that follows the one `before`. Raises ConfigError, and changes nothing."""
     if not config.gateway.data_dir:
@@ -165,8 +172,15 @@ def draw(
         for operation in adapter.routes()
         if isinstance(operation, Infer)
     }
-    memory = before.memory if before else Memory()
-    auth = Authenticator(config.services, base, config.models_control, steady=memory.clock, checks=memory.checks)
+    memory = before.memory if before else memory or Memory()
+    auth = Authenticator(
+        config.services,
+        base,
+        config.models_control,
+        steady=memory.clock,
+        checks=memory.checks,
+        own_passes=memory.passes if config.gateway.data_dir else None,
+    )
     since = starts(config.services, before.since if before else {}, memory.clock())
     directory = Directory(config, models, expiries(config.services, since))
     return Plane(directory, auth, own_operations, memory, since)

@@ -31,8 +31,9 @@ from gateway.model_control import ModelControl
 from gateway.models import Models
 from gateway.nodes import Nodes
 from gateway.observe import Observer
+from gateway.passes import Entrance, Passes, entrance
 from gateway.pipeline import Pipeline
-from gateway.plane import Plane, draw
+from gateway.plane import Memory, Plane, draw
 from gateway.protocol import Listener, bounded
 from gateway.protocols import load_adapters
 from gateway.proxy import Proxy
@@ -78,7 +79,12 @@ class Assembly:
     """Everything a process serves with, built but not started."""
 
     def __init__(
-        self, config: Config, base: Path, roots: tuple[Path, ...], models: Callable[..., Models] = Models
+        self,
+        config: Config,
+        base: Path,
+        roots: tuple[Path, ...],
+        models: Callable[..., Models] = Models,
+        passes: Passes | None = None,
     ) -> None:
         self.config = config
         self._base = base
@@ -103,7 +109,7 @@ class Assembly:
         self.deferrals = Deferrals(config, base)
         self.pipeline = Pipeline(
             self.adapters,
-            draw(config, base, self.models, self.adapters),
+            draw(config, base, self.models, self.adapters, memory=Memory(passes=passes)),
             self.observer,
             self._control(base),
             self.deferrals,
@@ -235,8 +241,9 @@ class Serving:
 class Lone:
     """The fleet of one: this process does everything."""
 
-    def __init__(self, assembly: Assembly) -> None:
+    def __init__(self, assembly: Assembly, sock: socket.socket) -> None:
         self._assembly = assembly
+        self._sock = sock
 
     async def apply(self, services: Mapping[str, ServiceConfig]) -> None:
         """Serve these from now on, all or none of them. Raises ConfigError."""
@@ -265,6 +272,10 @@ class Lone:
         """So many nodes for that service from now on."""
         self._assembly.nodes.scale(service, nodes)
 
+    def entrance(self) -> Entrance:
+        """Where its services are called, and what opens them for those who have signed in."""
+        return entrance(self._sock, self._assembly.pipeline.plane.memory.passes)
+
 
 async def serve(
     assembly: Assembly,
@@ -283,7 +294,7 @@ async def serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, serving.stop)
     background = [_load(assembly, lambda: started(sock.getsockname()[1]))]
-    leading, adopt = lead(Lone(assembly), assembly.config, controls, admin)
+    leading, adopt = lead(Lone(assembly, sock), assembly.config, controls, admin)
     background.append(leading)
     if read is not None:
         background.append(Rereading(read, adopt, assembly.config).run())

@@ -23,6 +23,7 @@ from gateway.leading import lead
 from gateway.loads import Load
 from gateway.orders import Done, Family, Page, Standing
 from gateway.pages import METRICS, told
+from gateway.passes import Entrance, Passes, entrance
 from gateway.rereading import Adopt
 from gateway.slot import Member, Slot, ending
 from gateway.variants import Tallies, Tally
@@ -60,6 +61,7 @@ class Supervisor:
         self._reread = reread
         self._slots = [Slot(number, sock) for number, sock in enumerate(socks)]
         self._changes = Changes()
+        self._passes = Passes()
         self._all: set[Member] = set()
         """Every process that has not ended."""
         self._ended: tuple[Family, ...] = ()
@@ -110,6 +112,10 @@ class Supervisor:
 
     async def scale(self, service: str, nodes: int) -> None:
         """Nothing follows, as `loads` tells of none."""
+
+    def entrance(self) -> Entrance:
+        """Where its services are called, and what opens them for those who have signed in."""
+        return entrance(self._slots[0].sock, self._passes)
 
     async def variants(self) -> Tallies:
         """How the variants of services with canaries do, added up over the processes."""
@@ -191,7 +197,9 @@ class Supervisor:
         self._all.add(member)
         member.watching = watching = self._tasks.create_task(self._watch(slot, member))
         try:
-            begun = await member.ask(orders.Begin(self._config, self._base, self._roots), Done, BEGIN_SECONDS)
+            begun = await member.ask(
+                orders.Begin(self._config, self._base, self._roots, self._passes.secret), Done, BEGIN_SECONDS
+            )
             if begun.problem:
                 if not self._started:
                     raise ConfigError(begun.problem)

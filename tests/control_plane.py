@@ -13,6 +13,7 @@ from gateway.control.accounts import User
 from gateway.control.rule import Prepared
 from gateway.fleet import FleetSummary
 from gateway.loads import Load
+from gateway.passes import Entrance, Passes
 from gateway.variants import Tallies
 
 BASE = "http://control/control/v1"
@@ -24,6 +25,7 @@ class Fleet:
     def __init__(self) -> None:
         self.served: list[dict[str, ServiceConfig]] = []
         self.refuses = ""
+        self.opens = Entrance("127.0.0.1", 9, Passes())
 
     async def apply(self, services: Mapping[str, ServiceConfig]) -> None:
         if self.refuses:
@@ -44,6 +46,9 @@ class Fleet:
 
     async def scale(self, service: str, nodes: int) -> None:
         """Nobody follows."""
+
+    def entrance(self) -> Entrance:
+        return self.opens
 
 
 class Plane:

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Mount, Route
 
 from gateway.control import governing, releasing, serving
 from gateway.control.accounts import User
@@ -16,6 +16,7 @@ from gateway.control.document import document
 from gateway.control.endpoint import PREFIX, Ask, Endpoint, Reply
 from gateway.control.errors import ControlError, Invalid, NotAllowed, NotSignedIn
 from gateway.control.plane import Control
+from gateway.control.testing import Testing
 
 BODY_BYTES = 4 << 20
 METRICS_TYPE = "text/plain; version=1.0.0; charset=utf-8"
@@ -33,6 +34,7 @@ class Api:
         self._open_pages = open_pages
         """Whether metrics and status are shown without a token: on this machine's own address only."""
         self._admin_token = admin_token.encode()
+        self._testing = Testing(control)
         self._document = msgspec.json.encode(document(ENDPOINTS))
         routes = [Route(PREFIX + one.path, self._answering(one), methods=[one.method]) for one in ENDPOINTS]
         pages = {"/healthz": self._healthz, "/metrics": self._metrics, "/statusz": self._statusz}
@@ -40,7 +42,11 @@ class Api:
         # Of paths that both match, the one without a field comes first: /services/delete is no service.
         routes.sort(key=lambda route: "{" in route.path)
         self._app = Starlette(
-            routes=[*(Route(path, page) for path, page in pages.items()), *routes],
+            routes=[
+                *(Route(path, page) for path, page in pages.items()),
+                *routes,
+                Mount(f"{PREFIX}/services/{{name}}/test", self._test),
+            ],
             exception_handlers={404: _not_found, 405: _not_found, Exception: _failed},
         )
 
@@ -78,9 +84,17 @@ class Api:
             return Response(status_code=204)
         return Response(msgspec.json.encode(reply.body), reply.status, dict(reply.headers), "application/json")
 
-    async def _user(self, request: Request) -> User:
+    async def _test(self, scope: Any, receive: Any, send: Any) -> None:
+        """The online test's calls of a service."""
+        try:
+            user = await self._user(HTTPConnection(scope))
+            await self._testing.pass_on(user, scope["path_params"]["name"], scope, receive, send)
+        except ControlError as error:
+            await _problem(error)(scope, receive, send)
+
+    async def _user(self, connection: HTTPConnection) -> User:
         """Whose token the call has. Raises NotSignedIn."""
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        scheme, _, token = connection.headers.get("authorization", "").partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token:
             raise NotSignedIn("send a token: Authorization: Bearer <token>")

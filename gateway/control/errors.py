@@ -45,6 +45,18 @@ class Stale(ControlError):
     status = 412
 
 
+class TooLarge(ControlError):
+    """The body is longer than it may be."""
+
+    status = 413
+
+
+class Unreachable(ControlError):
+    """What answers calls does not just now."""
+
+    status = 502
+
+
 class StoreFailed(ControlError):
     """The database does not answer; nothing has been changed."""
 
