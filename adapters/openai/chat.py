@@ -1,7 +1,7 @@
 """Chat completions: a conversation in, the assistant's next message out, whole or in deltas."""
 
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -112,8 +112,9 @@ async def _chunks(given: AsyncIterator[InferenceResponse], wire: Asked) -> Async
             yield chunk(index, {"content": text}, held.take(index) if logprobs else None)
         if more := told.get("message"):
             yield chunk(index, dict(more))
-        if calls := told.get("tool_calls"):
-            yield chunk(index, {"tool_calls": [_call_delta(one) for one in calls]})
+        for one in told.get("tool_calls") or ():
+            for delta in _call_deltas(one):
+                yield chunk(index, {"tool_calls": [delta]})
         if reason := _finish(told.get("finish_reason"), wire):
             open_.discard(index)
             yield chunk(index, {}, held.take(index), reason)
@@ -158,15 +159,15 @@ def _whole_call(call: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _call_delta(call: Mapping[str, Any]) -> dict[str, Any]:
-    """SPEC: id, type and name come once, with the first piece; the index always."""
-    function = call.get("function", call)
-    arguments = {"arguments": function.get("arguments") or ""}
-    if not function.get("name"):
-        return {"index": call.get("index", 0), "function": arguments}
-    return {
-        "index": call.get("index", 0),
-        "id": call.get("id") or f"call_{secrets.token_hex(12)}",
-        "type": "function",
-        "function": {"name": function["name"]} | arguments,
-    }
+def _call_deltas(call: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """SPEC: id, type and name come once, before the arguments; the index always."""
+    function, index = call.get("function", call), call.get("index", 0)
+    if function.get("name"):
+        yield {
+            "index": index,
+            "id": call.get("id") or f"call_{secrets.token_hex(12)}",
+            "type": "function",
+            "function": {"name": function["name"], "arguments": ""},
+        }
+    if function.get("arguments"):
+        yield {"index": index, "function": {"arguments": function["arguments"]}}

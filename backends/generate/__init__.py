@@ -204,7 +204,7 @@ class GenerateBackend:
         check_wanted(request.outputs, {"text": None})
         texts = inputs[ports[0].inner].tolist()
         prepare = self._preparer.prepare
-        arguments = (texts, request.signature == CHAT, request.parameters)
+        arguments = (texts, request.signature == CHAT, request.parameters, streamed)
         if chars_of(texts, request.parameters) > LONG_CHARS:
             choices = await asyncio.to_thread(prepare, *arguments)
         else:

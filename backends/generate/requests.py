@@ -43,7 +43,9 @@ class Preparer:
         self._grammars, self._defaults = grammars, defaults
         self._most_choices, self._most_at_once, self._bos = most_choices, most_at_once, bos
 
-    def prepare(self, texts: Sequence[str], as_chat: bool, parameters: Mapping[str, Any]) -> list[Choice]:
+    def prepare(
+        self, texts: Sequence[str], as_chat: bool, parameters: Mapping[str, Any], streamed: bool
+    ) -> list[Choice]:
         """The choices, those of the first prompt first. Raises InvalidTensor or ContextTooLong."""
         language = self.language
         settings = settings_of(parameters, self._defaults, language.vocabulary.size, self._most_choices)
@@ -72,6 +74,7 @@ class Preparer:
                 number,
                 self._grammars.constraint(*form) if form else None,
                 tools,
+                streamed,
             )
             for place, prompt in enumerate(prompts)
             for number in range(settings.n)

@@ -7,11 +7,12 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from backends.generate.calls import Call, CallReader, joined
 from backends.generate.detokenize import Detokenizer, Stops
 from backends.generate.grammar import Constraint
 from backends.generate.sampling import Sampler, logprob_entry
 from backends.generate.settings import Settings
-from backends.generate.tools import Call, CallReader, Tools
+from backends.generate.tools import Tools
 from backends.generate.vocabulary import Vocabulary
 
 Logits = NDArray[np.float32]
@@ -32,7 +33,7 @@ class Delta(Struct, eq=False):
         """Take in what came later."""
         self.text += later.text
         self.logprobs += later.logprobs
-        self.tool_calls += later.tool_calls
+        self.tool_calls = joined([*self.tool_calls, *later.tool_calls])
         self.tokens += later.tokens
         self.finish_reason, self.stop_reason = later.finish_reason, later.stop_reason
 
@@ -64,6 +65,7 @@ class Choice:
         number: int = 0,
         constraint: Constraint | None = None,
         tools: Tools | None = None,
+        streamed: bool = False,
     ) -> None:
         self.index = index
         self.prompt = prompt
@@ -79,7 +81,7 @@ class Choice:
         self._sampler = Sampler(settings, number, language.vocabulary.size, prompt)
         self._detokenizer = Detokenizer(language.vocabulary, language.marks if tools else frozenset())
         self._stops = Stops(settings.stop)
-        self._reader = CallReader(tools) if tools else None
+        self._reader = CallReader(tools, early=streamed) if tools else None
         self._forced = tools.forced if tools else ""
         self._constraint = constraint
         self._waiting: list[dict[str, Any]] = []
@@ -145,9 +147,8 @@ class Choice:
         self._add(delta, text, calls)
 
     def _add(self, delta: Delta, text: str, calls: Sequence[Call]) -> None:
-        if self._reader is not None:
-            first = self._reader.calls - len(calls)
-            delta.tool_calls += [call.wire(first + place) for place, call in enumerate(calls)]
+        if calls:
+            delta.tool_calls = joined([*delta.tool_calls, *(call.wire() for call in calls)])
         delta.text += text
         if text or calls:
             delta.logprobs += self._waiting

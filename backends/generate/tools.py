@@ -1,18 +1,16 @@
-"""Tool calls in a model's text: found where the model makes them, forced where the caller wants one.
+"""The tools of a request, and the grammar that forces a call of one.
 
 Each family of models writes them in its own way: hermes (Qwen, SmolLM and others) between tags, llama3 as one JSON
 object, mistral as a list behind a token.
 """
 
 import json
-import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from llguidance import LLMatcher
 from msgspec import Struct
 
-from backends.generate.detokenize import held_back
 from backends.generate.grammar import WHITESPACE, schema_text
 from backends.generate.settings import refused
 from backends.generate.vocabulary import Vocabulary
@@ -23,23 +21,6 @@ OPEN, CLOSE = "<tool_call>", "</tool_call>"
 LIST = "[TOOL_CALLS]"
 PYTHON = "<|python_tag|>"
 MAX_TOOLS = 128
-
-
-class Call(Struct, frozen=True):
-    """One call that the model makes."""
-
-    name: str
-    arguments: str
-    """JSON."""
-
-    def wire(self, place: int) -> dict[str, Any]:
-        """As OpenAI writes it."""
-        return {
-            "index": place,
-            "id": f"call_{secrets.token_hex(12)}",
-            "type": "function",
-            "function": {"name": self.name, "arguments": self.arguments},
-        }
 
 
 class Tools(Struct, frozen=True):
@@ -141,90 +122,3 @@ def _mark(text: str, vocabulary: Vocabulary) -> str:
     if not text:
         return ""
     return f"<[{token}]>" if token in vocabulary.special else json.dumps(text)
-
-
-# Calls in a text that grows...
-
-
-class CallReader:
-    """Takes one choice's text apart into content and calls."""
-
-    def __init__(self, tools: Tools) -> None:
-        self._tools = tools
-        self._text = ""
-        self._take = {"hermes": self._hermes, "llama3": self._whole, "mistral": self._whole}[tools.family]
-        self.calls = 0
-
-    def push(self, text: str) -> tuple[str, list[Call]]:
-        """The content and the calls that are sure by now."""
-        self._text += text
-        return self._take(False)
-
-    def flush(self) -> tuple[str, list[Call]]:
-        """What remains."""
-        return self._take(True)
-
-    def _hermes(self, ended: bool) -> tuple[str, list[Call]]:
-        content, calls = "", []
-        while self._text:
-            if self.calls:
-                self._text = self._text.lstrip()
-            before, tag, rest = self._text.partition(OPEN)
-            if not tag:
-                held = 0 if ended else held_back(before, [OPEN])
-                content += before[: len(before) - held]
-                self._text = before[len(before) - held :]
-                break
-            inside, closing, after = rest.partition(CLOSE)
-            if not closing and not ended:
-                content += before
-                self._text = tag + rest
-                break
-            found = self._accepted(_calls_of(inside))
-            content += before if found is not None else before + tag + inside + closing
-            calls += found or []
-            self._text = after
-        return content, calls
-
-    def _whole(self, ended: bool) -> tuple[str, list[Call]]:
-        """Calls that fill the text from its start to its end."""
-        marks = (LIST,) if self._tools.family == "mistral" else (PYTHON, "{")
-        start = self._text.lstrip()
-        begun = any(start.startswith(mark) or (mark.startswith(start) and not ended) for mark in marks)
-        if begun and not ended:
-            return "", []
-        text, self._text = self._text, ""
-        found = self._accepted(_calls_of(start)) if begun else None
-        return (text, []) if found is None else ("", found)
-
-    def _accepted(self, calls: list[Call]) -> list[Call] | None:
-        """As many as are wanted; None where there is no call, or one that nobody can carry out."""
-        if not calls or any(call.name not in self._tools.names for call in calls):
-            return None
-        if not self._tools.several:
-            calls = calls[: max(0, 1 - self.calls)]
-        self.calls += len(calls)
-        return calls
-
-
-def _calls_of(text: str) -> list[Call]:
-    """The calls that the text consists of; none where it is anything else."""
-    text = text.strip().removeprefix(LIST).removeprefix(PYTHON).strip()
-    if "[ARGS]" in text:
-        name, _, arguments = text.partition("[ARGS]")
-        text = f'{{"name": {json.dumps(name)}, "arguments": {arguments}}}'
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return []
-    calls = [_call(one) for one in (value if isinstance(value, list) else [value])]
-    return [call for call in calls if call is not None] if all(calls) else []
-
-
-def _call(value: Any) -> Call | None:
-    if not isinstance(value, dict) or not isinstance(value.get("name"), str):
-        return None
-    arguments = value.get("arguments", value.get("parameters", {}))
-    if isinstance(arguments, str):
-        return Call(value["name"], arguments)
-    return Call(value["name"], json.dumps(arguments, ensure_ascii=False)) if isinstance(arguments, dict) else None

@@ -75,8 +75,13 @@ def tools(client: openai.OpenAI) -> dict[str, Any]:
     asked = {"model": "tinychat", "tools": TOOLS, "temperature": 0, "max_tokens": 200}
     whole = client.chat.completions.create(messages=WEATHER, tool_choice="required", **asked).choices[0]
     with client.chat.completions.stream(messages=WEATHER, tool_choice="required", **asked) as stream:
-        stream.until_done()
+        events = list(stream)
         streamed = stream.get_final_completion().choices[0]
+    pieces = [event.arguments_delta for event in events if event.type == "tool_calls.function.arguments.delta"]
+    done = [event.arguments for event in events if event.type == "tool_calls.function.arguments.done"]
+    with client.chat.completions.stream(messages=WEATHER, tool_choice="auto", **asked) as stream:
+        stream.until_done()
+        auto = stream.get_final_completion().choices[0]
     named = {"type": "function", "function": {"name": "get_weather"}}
     by_name = client.chat.completions.create(messages=WEATHER, tool_choice=named, **asked).choices[0]
     call = whole.message.tool_calls[0]
@@ -85,6 +90,9 @@ def tools(client: openai.OpenAI) -> dict[str, Any]:
     return {
         "whole": [one.function.model_dump(include={"name", "arguments"}) for one in whole.message.tool_calls],
         "streamed": [one.function.model_dump(include={"name", "arguments"}) for one in streamed.message.tool_calls],
+        "auto": [one.function.model_dump(include={"name", "arguments"}) for one in auto.message.tool_calls or ()],
+        "pieces": pieces,
+        "done": done,
         "reasons": [whole.finish_reason, streamed.finish_reason, by_name.finish_reason],
         "ids": [call.id, streamed.message.tool_calls[0].id],
         "after": after.message.content,

@@ -81,6 +81,9 @@ def test_tools(seen: dict[str, Any]) -> None:
     (call,) = tools["whole"]
     assert call["name"] == "get_weather"
     assert list(json.loads(call["arguments"])) == ["city"]
+    assert [json.loads(one["arguments"]) for one in tools["auto"]] == [{"city": "Paris"}]
+    assert len(tools["pieces"]) > 1
+    assert ["".join(tools["pieces"])] == tools["done"] == [call["arguments"]]
     assert tools["reasons"] == ["tool_calls", "tool_calls", "stop"]
     assert all(re.fullmatch(r"call_\w{20,}", one) for one in tools["ids"])
     assert isinstance(tools["after"], str)

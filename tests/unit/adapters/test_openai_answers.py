@@ -241,6 +241,18 @@ def test_a_call_in_pieces() -> None:
                                   (0, {}, "tool_calls")]  # fmt: skip
 
 
+def test_a_call_that_comes_whole() -> None:
+    """What it is goes before its arguments, and of several calls each has chunks of its own."""
+    calls = [{"index": place, "id": f"call_{place}", "function": {"name": "f", "arguments": "{}"}} for place in (0, 1)]
+    told = deltas(events(CHAT, [response("", tool_calls=calls, finish_reason="tool_calls")], {"tools": [TOOL]}))
+    assert [delta["tool_calls"] for _, delta, _ in told[1:-1]] == [
+        [{"index": 0, "id": "call_0", "type": "function", "function": {"name": "f", "arguments": ""}}],
+        [{"index": 0, "function": {"arguments": "{}"}}],
+        [{"index": 1, "id": "call_1", "type": "function", "function": {"name": "f", "arguments": ""}}],
+        [{"index": 1, "function": {"arguments": "{}"}}],
+    ]
+
+
 @pytest.mark.parametrize(
     ("error", "told"),
     [

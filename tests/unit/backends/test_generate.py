@@ -15,6 +15,7 @@ from tinychat import asked, begun, says
 
 from backends import generate
 from backends.generate import GenerateBackend
+from backends.generate.calls import joined
 from gateway.errors import ContextTooLong, DeadlineExceeded, GatewayError, InvalidTensor, Overloaded
 from gateway.types import InferenceRequest
 
@@ -320,7 +321,9 @@ def test_tools_are_called(choice: Any, reason: str) -> None:
         assert (function["name"], json.loads(function["arguments"])) == ("get_weather", {"city": "Paris"})
         texts, parts = await _streamed(backend, request)
         assert "".join(texts.values()) == ""
-        assert [function] == [call["function"] for part in parts for call in part["tool_calls"] or ()]
+        pieces = [call for part in parts for call in part["tool_calls"] or ()]
+        assert sum("id" in piece for piece in pieces) == 1
+        assert [function] == [call["function"] for call in joined(pieces)]
 
     on_model(test)
 

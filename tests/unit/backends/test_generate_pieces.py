@@ -10,11 +10,12 @@ import tinychat
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backends.generate.calls import CallReader, joined
 from backends.generate.detokenize import Detokenizer, Stops
 from backends.generate.grammar import Grammars, grammar_of
 from backends.generate.sampling import Sampler, logprob_entry
 from backends.generate.settings import Settings, settings_of
-from backends.generate.tools import CallReader, Tools, family_of, tools_of
+from backends.generate.tools import Tools, family_of, tools_of
 from backends.generate.vocabulary import Vocabulary
 from gateway.errors import InvalidTensor, LoadFailed
 
@@ -280,14 +281,17 @@ TOOLS = {"hermes": "<tool_call>%s</tool_call>", "llama3": "%s", "mistral": "[TOO
 CALL = '{"name": "add", "arguments": {"a": 1}}'
 
 
-def _read(family: Any, text: str, step: int, several: bool = True) -> tuple[str, list[tuple[str, str]]]:
-    reader = CallReader(Tools(family, frozenset({"add"}), several))
+def _read(
+    family: Any, text: str, step: int, several: bool = True, early: bool = False
+) -> tuple[str, list[tuple[str, str]]]:
+    reader = CallReader(Tools(family, frozenset({"add"}), several), early)
     content, calls = "", []
     for at in range(0, len(text), step):
         more, found = reader.push(text[at : at + step])
         content, calls = content + more, calls + found
     more, found = reader.flush()
-    return content + more, [(call.name, call.arguments) for call in calls + found]
+    functions = [call["function"] for call in joined(call.wire() for call in calls + found)]
+    return content + more, [(function["name"], function["arguments"]) for function in functions]
 
 
 @pytest.mark.parametrize("step", [1, 3, 1000])
@@ -312,12 +316,60 @@ def _read(family: Any, text: str, step: int, several: bool = True) -> tuple[str,
 def test_calls_are_found_in_text(family: str, text: str, content: str, calls: int, step: int) -> None:
     """However the text is cut, the calls are found, and what is no call of an offered tool stays text."""
     assert (content, [("add", '{"a": 1}')] * calls) == _read(family, text, step)
+    assert (content, [("add", '{"a": 1}')] * calls) == _read(family, text, step, early=True)
 
 
 def test_one_call_at_most_where_one_is_wanted() -> None:
     """Without parallel calls the first is the only one."""
     text = f"<tool_call>{CALL}</tool_call>" * 2
     assert _read("hermes", text, 5, several=False) == ("", [("add", '{"a": 1}')])
+    assert _read("hermes", text, 5, several=False, early=True) == ("", [("add", '{"a": 1}')])
+
+
+NESTED = '{"a": "}</tool_call>\\"{", "b": [{"c": {}}, "]"], "d": "é"}'
+
+
+@pytest.mark.parametrize("family", ["hermes", "llama3", "mistral"])
+def test_a_stream_tells_a_call_as_it_is_written(family: Any) -> None:
+    """The name comes once it is sure, each piece of the arguments at once, and no character of what is around them."""
+    arguments = NESTED if family != "hermes" else NESTED.replace("</tool_call>", "</tool_")
+    text = TOOLS[family] % f'{{ "name" : "add",  "arguments":{arguments}, "id": "x"}}'
+    reader = CallReader(Tools(family, frozenset({"add"}), True), early=True)
+    told: list[tuple[int, str, str]] = []
+    shown = ""
+    for place, char in enumerate(text):
+        more, found = reader.push(char)
+        shown += more
+        told += [(place, call.name, call.arguments) for call in found]
+    more, found = reader.flush()
+    assert (shown + more, found, reader.calls) == ("", [], 1)
+    assert [name for _, name, _ in told if name] == ["add"]
+    assert arguments == "".join(piece for *_, piece in told)
+    assert len(told) > len(arguments) // 2
+    assert told[-1][0] == text.index(arguments) + len(arguments) - 1
+
+
+def test_a_call_that_breaks_off_stays_what_it_was_told_as() -> None:
+    """Whole, broken JSON is text; in a stream its beginning has been told as a call already."""
+    text = '<tool_call>{"name": "add", "arguments": {"a": 1</tool_call>'
+    assert _read("hermes", text, 1) == (text, [])
+    assert _read("hermes", text, 1, early=True) == ("", [("add", '{"a": 1')])
+
+
+@pytest.mark.parametrize("step", [1, 1000])
+@pytest.mark.parametrize(
+    ("text", "content"),
+    [
+        ('<tool_call>{"name": "sub", "arguments": {}}</tool_call>', True),
+        ('<tool_call>{"name": "\\x", "arguments": {}}</tool_call>', True),
+        ('<tool_call>{"arguments": {"a": 1}, "name": "add"}</tool_call>', False),
+        ('<tool_call>{"name": "add", "arguments": "{\\"a\\": 1}"}</tool_call>', False),
+    ],
+)
+def test_calls_that_are_told_whole_or_not_at_all(text: str, content: bool, step: int) -> None:
+    """A stream waits for the end of a call that is written in another order, and of one to a tool that is not there."""
+    wanted = (text, []) if content else ("", [("add", '{"a": 1}')])
+    assert wanted == _read("hermes", text, step, early=True) == _read("hermes", text, step)
 
 
 @pytest.mark.parametrize(
