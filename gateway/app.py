@@ -1,7 +1,7 @@
 """The ASGI application: the operators' own pages, and everything else to the pipeline."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 
 import msgspec
 from sse_starlette import ServerSentEvent
@@ -61,6 +61,8 @@ class Gateway:
         self._bodies = bodies or Bodies(limits)
         self._log = log
         self._ids = RequestIds()
+        self.asking: Collection[object] = ()
+        """One thing for each request whose head has come and that is not over; set by whoever serves."""
         self.fleet: Whole = Alone(models, observer, lambda: self.draining)
         """Whom the operators' pages are about."""
         # The hot path never enters Starlette's router: its own pages are told apart by one set lookup.
@@ -144,6 +146,7 @@ class Gateway:
         peer = scope["client"][0] if scope["client"] else ""
         trace = Trace(given_id(head) or self._ids(), peer, head.method, head.raw_path)
         trace.timed = head.header(ASKS) == "1"
+        trace.alone = len(self.asking) == 1
         if self._observer.recorders is not None:
             self._observer.recorders.begin(head, trace)
         return trace

@@ -13,7 +13,8 @@ from gateway.batching.queue import Group, Queue
 from gateway.batching.run import Runner
 from gateway.batching.tally import Tally
 from gateway.errors import LoadFailed
-from gateway.interfaces import Backend, BackendStatus, Parallel
+from gateway.interfaces import Backend, BackendStatus, Parallel, Prompt
+from gateway.trace import current
 from gateway.types import InferenceRequest, InferenceResponse, ModelMetadata, Signature, Tensor
 
 MOST_GROUPS = 256
@@ -60,6 +61,7 @@ class Batched:
         self.tally = Tally()
         self.most_rows = most_rows
         self._inner = inner
+        self._prompt = inner if isinstance(inner, Prompt) else None
         runs = inner.runs_at_once if isinstance(inner, Parallel) else 1
         runner = Runner(inner, config.pad_to, self.tally)
         self._pads = bool(config.pad_to)
@@ -88,8 +90,21 @@ class Batched:
             key, rows = _kind(request)
             group = self._groups.get(key) or self._group(key, request)
             if group is not None and 0 < rows <= group.largest:
-                return await self._queue.put(group, request, rows)
+                return self._at_once(request) or await self._queue.put(group, request, rows)
         return await self._inner.infer(request)
+
+    def _at_once(self, request: InferenceRequest) -> InferenceResponse | None:
+        """The answer to a request with which no other can share a run, if it is had without leaving the event loop."""
+        # PERF: 99 us instead of 111, sockets aside, for a client with one request after the other: the queue takes two
+        # turns of the loop.
+        trace = current.get()
+        if self._prompt is None or self._pads or trace is None or not trace.alone or not self._queue.idle:
+            return None
+        response = self._prompt.infer_now(request)
+        if response is not None:
+            self.tally.requests.add(1)
+            self.tally.waits.add(0.0)
+        return response
 
     def stream(self, request: InferenceRequest) -> AsyncIterator[InferenceResponse]:
         """The inner backend's parts."""

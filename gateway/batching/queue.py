@@ -62,6 +62,11 @@ class Queue:
         self._flushing = False
         self._timer: asyncio.TimerHandle | None = None
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits or runs."""
+        return not self._groups and not self._runs
+
     def put(self, group: Group, request: InferenceRequest, rows: int) -> "asyncio.Future[InferenceResponse]":
         """The answer to come. Cancelling it takes the request out of the queue."""
         loop = asyncio.get_running_loop()

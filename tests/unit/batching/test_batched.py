@@ -1,7 +1,7 @@
 """Requests that come together are answered together, and nobody gets what is another's."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from time import monotonic
 from typing import Any
 
@@ -13,6 +13,7 @@ from gateway.batching.batched import Batched, batched
 from gateway.batching.config import BatchingConfig
 from gateway.errors import DeadlineExceeded, InferenceFailed, InvalidTensor, LoadFailed
 from gateway.interfaces import BackendStatus
+from gateway.trace import Trace, current
 from gateway.types import (
     DEFAULT_SIGNATURE,
     Batchable,
@@ -71,6 +72,14 @@ def told(response: InferenceResponse) -> list[float]:
     return [float(value) for value in response.outputs["y"][:, 0]]
 
 
+def answered_at_once(coroutine: Coroutine[Any, Any, InferenceResponse]) -> InferenceResponse:
+    """What it gives, if it does so without a wait."""
+    with pytest.raises(StopIteration) as done:
+        coroutine.send(None)
+    answer: InferenceResponse = done.value.value
+    return answer
+
+
 async def wrapped(inner: Doubler, **table: Any) -> Any:
     """The wrapper, without a trial; the runs of the trial are forgotten."""
     backend = await batched(inner, BatchingConfig(**{"mode": "on", **table}))
@@ -96,6 +105,33 @@ async def test_alone_a_request_does_not_wait() -> None:
     backend = await wrapped(inner, max_delay_us=10_000_000)
     async with asyncio.timeout(1.0):
         assert told(await backend.infer(of(3))) == [6]
+
+
+@on_loop
+async def test_who_is_alone_in_the_gateway_is_answered_at_once() -> None:
+    """A short run needs no turn of the loop where nobody else asks; it counts, and its errors are its own."""
+    backend = await wrapped(Doubler(now=True))
+    current.set(alone := Trace("alone"))
+    alone.alone = True
+    assert told(answered_at_once(backend.infer(of(3)))) == [6.0]
+    assert (sum(backend.tally.requests.counts), backend.tally.retries) == (1, 0)
+    with pytest.raises(InvalidTensor, match="a bad row"):
+        answered_at_once(backend.infer(of(BAD)))
+
+
+@pytest.mark.parametrize(
+    ("now", "alone", "table"), [(True, False, {}), (False, True, {}), (True, True, {"pad_to": [4]})]
+)
+@on_loop
+async def test_who_may_not_be_alone_takes_a_turn(now: bool, alone: bool, table: dict[str, Any]) -> None:
+    """Whoever others may join, whose run is long, or is filled up, waits with everybody."""
+    inner = Doubler(now=now)
+    backend = await wrapped(inner, **table)
+    current.set(trace := Trace("one"))
+    trace.alone = alone
+    answers = [asyncio.ensure_future(backend.infer(of(number))) for number in (1, 2)]
+    assert [told(answer) for answer in await asyncio.gather(*answers)] == [[2.0], [4.0]]
+    assert len(inner.runs) == 1
 
 
 @on_loop
