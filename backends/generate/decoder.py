@@ -1,4 +1,4 @@
-"""The model's session: a row of keys and values for each slot, past and present in one buffer.
+"""The model's session: a row of keys and values for each slot; here, past and present in one buffer.
 
 A prompt is read by its own slot alone, in chunks; a decoding step takes the first slots together, each as long as it
 is: the mask says where each ends. Rows that idle between them are computed too, and what they write is overwritten.
@@ -16,15 +16,10 @@ from backends import _confine, _guards
 from backends._failures import out_of_memory, shown
 from backends._session import Config as SessionConfig
 from backends._session import Model, OnnxRuntime
+from backends.generate.bindings import DEVICE, LOGITS_BYTES, POSITIONS, bind, dtype_of, vocabulary_size
+from backends.generate.growing import GrowingDecoder
 from backends.generate.layout import Layout
 from gateway.errors import LoadFailed, OutOfMemory
-
-LOGITS_BYTES = 64 << 20
-"""What a chunk's logits may take: a prompt's chunks are shorter where the vocabulary is large."""
-DEVICE = "cpu"
-POSITIONS = "position_ids"
-
-_DTYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 
 
 class Decoder(Protocol):
@@ -40,8 +35,11 @@ class Decoder(Protocol):
     def prefill(self, slot: int, past: int, tokens: Sequence[int]) -> NDArray[np.float32]:
         """Read more of a slot's prompt. Shapes: [tokens] -> [tokens, vocabulary], valid until the next run."""
 
-    def decode(self, lengths: Sequence[int], tokens: Sequence[int]) -> NDArray[np.float32]:
-        """One more token for each of the first slots. Shapes: [rows] -> [rows, vocabulary], valid until the next."""
+    def decode(self, lengths: Sequence[int], tokens: Sequence[int], drawing: Sequence[int]) -> NDArray[np.float32]:
+        """One more token for each of the slots that draw, which are among the first.
+
+        Shapes: [rows] -> [at least rows, vocabulary], valid until the next run, in the rows of those that draw.
+        """
 
     def copy(self, source: int, target: int, length: int) -> None:
         """Make the target's first `length` tokens those of the source."""
@@ -53,19 +51,19 @@ class SlotDecoder:
     def __init__(self, session: Any, layout: Layout, slots: int, length: int, chunk: int) -> None:
         self._session, self._names = session, layout.names
         self.slots, self.length = slots, length
-        self.vocabulary = _vocabulary_size(session, layout)
+        self.vocabulary = vocabulary_size(session, layout)
         self.chunk = max(1, min(chunk, LOGITS_BYTES // (4 * self.vocabulary)))
         kinds = {value.name: value.type for value in (*session.get_inputs(), *session.get_outputs())}
         self._caches: list[tuple[str, str, NDArray[Any]]] = []
         for layer in range(layout.layers):
             for part in ("key", "value"):
                 past = layout.names[f"past_{part}_names"] % layer
-                dtype = _dtype(kinds, past)
+                dtype = dtype_of(kinds, past)
                 # NOTE: zeros of this size are pages that cost nothing before they are written.
                 cache = np.zeros((slots, layout.kv_heads, length, layout.head_size), dtype)
                 self._caches.append((past, layout.names[f"present_{part}_names"] % layer, cache))
         self._positions = POSITIONS in kinds
-        self._logits_dtype = _dtype(kinds, layout.names["logits"])
+        self._logits_dtype = dtype_of(kinds, layout.names["logits"])
         rows = max(slots, self.chunk)
         self._logits = np.empty((rows, self.vocabulary), self._logits_dtype)
         self._tokens = np.zeros((slots, 1), np.int64)
@@ -79,14 +77,14 @@ class SlotDecoder:
         mask = np.ones((1, past + len(tokens)), np.int64)
         positions = np.arange(past, past + len(tokens), dtype=np.int64)[None]
         binding = self._prompts[slot]
-        _bind(binding, self._names["input_ids"], ids)
+        bind(binding, self._names["input_ids"], ids)
         if self._positions:
-            _bind(binding, POSITIONS, positions)
+            bind(binding, POSITIONS, positions)
         self._bind_logits(binding, ids.shape)
         return self._run(binding, mask, len(tokens))
 
-    def decode(self, lengths: Sequence[int], tokens: Sequence[int]) -> NDArray[np.float32]:
-        """One more token for each of the first slots."""
+    def decode(self, lengths: Sequence[int], tokens: Sequence[int], drawing: Sequence[int]) -> NDArray[np.float32]:
+        """One more token for each of the first slots, whether it draws or not."""
         rows = len(tokens)
         self._tokens[:rows, 0] = tokens
         held = self._lengths[:rows]
@@ -102,9 +100,9 @@ class SlotDecoder:
     def _step(self, rows: int) -> Any:
         """PERF: all but the mask is bound once for all; each would cost 5 us a step."""
         binding = self._binding(slice(0, rows))
-        _bind(binding, self._names["input_ids"], self._tokens[:rows])
+        bind(binding, self._names["input_ids"], self._tokens[:rows])
         if self._positions:
-            _bind(binding, POSITIONS, self._lengths[:rows])
+            bind(binding, POSITIONS, self._lengths[:rows])
         self._bind_logits(binding, (rows, 1))
         return binding
 
@@ -122,54 +120,33 @@ class SlotDecoder:
 
     def _run(self, binding: Any, mask: NDArray[np.int64], tokens: int) -> NDArray[np.float32]:
         """Shapes: mask [rows, held] -> [tokens, vocabulary]."""
-        _bind(binding, self._names["attention_mask"], mask)
+        bind(binding, self._names["attention_mask"], mask)
         self._session.run_with_iobinding(binding)
         logits = self._logits[:tokens]
         return logits if logits.dtype == np.float32 else logits.astype(np.float32)
 
 
-def _bind(binding: Any, name: str, array: NDArray[np.int64]) -> None:
-    binding.bind_input(name, DEVICE, 0, np.int64, array.shape, array.ctypes.data)
-
-
-def _dtype(kinds: dict[str, str], name: str) -> Any:
-    if name not in kinds:
-        raise LoadFailed(f"the model has no {name!r}, which its configuration names")
-    if kinds[name] not in _DTYPES:
-        raise LoadFailed(f"{name!r} is {kinds[name]}; float32 and float16 are supported")
-    return _DTYPES[kinds[name]]
-
-
-def _vocabulary_size(session: Any, layout: Layout) -> int:
-    shapes = {value.name: value.shape for value in session.get_outputs()}
-    last = (shapes.get(layout.names["logits"]) or [None])[-1]
-    return last if isinstance(last, int) else layout.vocabulary_size
-
-
 def slot_bytes(layout: Layout, length: int) -> int:
-    """What one slot's keys and values take, as float32."""
-    return 2 * layout.layers * layout.kv_heads * layout.head_size * length * 4
+    """What one slot's keys and values take, as float32; a step has two copies of those that grow."""
+    copies = 1 if layout.shared_buffer else 3
+    return 2 * layout.layers * layout.kv_heads * layout.head_size * length * 4 * copies
 
 
 def open_decoder(
     layout: Layout, directory: Path, root: Path, slots: int, length: int, chunk: int, threads: int
-) -> SlotDecoder:
+) -> Decoder:
     """The decoder, its session opened. Raises LoadFailed or OutOfMemory, whose text shows no path."""
     try:
         model = onnx.load_model(layout.file, format="protobuf", load_external_data=False)
     except Exception:
         raise LoadFailed(f"{layout.file.name} is not an ONNX model, or is damaged or cut short") from None
-    _confine.check_external_data(model, directory, root)
-    if not layout.shared_buffer or not any(node.op_type == "GroupQueryAttention" for node in model.graph.node):
-        raise LoadFailed(
-            "the decoder keeps past and present apart; export it with GroupQueryAttention and a shared buffer, "
-            "as ONNX Runtime GenAI's model builder does"
-        )
+    _confine.check_external_data(model, layout.file.parent, root)
+    shared = layout.shared_buffer and any(node.op_type == "GroupQueryAttention" for node in model.graph.node)
     source = Model(layout.file, model.SerializeToString() if _guards.guard(model) else None)
     del model
     try:
         session = OnnxRuntime().open(source, SessionConfig(threads=threads), "CPU")
-        return SlotDecoder(session, layout, slots, length, chunk)
+        return (SlotDecoder if shared else GrowingDecoder)(session, layout, slots, length, chunk)
     except LoadFailed:
         raise
     except Exception as error:

@@ -1,6 +1,6 @@
 """What lies in a language model's folder: the decoder's shape, its tokenizer and its chat template.
 
-Source: ONNX Runtime GenAI's genai_config.json, and the tokenizer files of the Hugging Face hub.
+Source: ONNX Runtime GenAI's genai_config.json, and the files of the Hugging Face hub.
 """
 
 from collections.abc import Mapping
@@ -13,6 +13,10 @@ from backends import _confine, _foldertexts
 from gateway.errors import LoadFailed
 
 GENAI_CONFIG = "genai_config.json"
+HUB_CONFIG = "config.json"
+GENERATION_CONFIG = "generation_config.json"
+HUB_FILES = ("model.onnx", "decoder_model_merged.onnx", "onnx/model.onnx", "onnx/decoder_model_merged.onnx")
+"""Where Optimum and the hub have a decoder, the likeliest first."""
 TOKENIZER = "tokenizer.json"
 TOKENIZER_CONFIG = "tokenizer_config.json"
 TEMPLATE = "chat_template.jinja"
@@ -35,10 +39,28 @@ class Layout(Struct, frozen=True):
     """Of the inputs and outputs, as genai_config.json has them."""
     shared_buffer: bool
     """Past and present keys and values may be one buffer."""
+    windowed: bool = False
+    """A token sees only some of those before it."""
+
+
+_NAMES = {
+    "logits": "logits",
+    "input_ids": "input_ids",
+    "attention_mask": "attention_mask",
+    "past_key_names": "past_key_values.%d.key",
+    "past_value_names": "past_key_values.%d.value",
+    "present_key_names": "present.%d.key",
+    "present_value_names": "present.%d.value",
+}
 
 
 def read_layout(directory: Path, root: Path) -> Layout:
-    """The layout that genai_config.json tells. Raises LoadFailed."""
+    """The layout that the folder's configuration tells: GenAI's, or else the hub's. Raises LoadFailed."""
+    hub = not (directory / GENAI_CONFIG).exists() and (directory / HUB_CONFIG).exists()
+    return _hub_layout(directory, root) if hub else _genai_layout(directory, root)
+
+
+def _genai_layout(directory: Path, root: Path) -> Layout:
     config = _object(directory, root, GENAI_CONFIG)
     search = config.get("search") or {}
     model = config.get("model")
@@ -47,26 +69,45 @@ def read_layout(directory: Path, root: Path) -> Layout:
         raise LoadFailed(f"{GENAI_CONFIG}: it describes no model.decoder")
     if unfit := sorted(model.keys() & {"vision", "speech", "embedding", "encoder"} | decoder.keys() & {"pipeline"}):
         raise LoadFailed(f"{GENAI_CONFIG}: {unfit[0]}: only plain text decoders are served")
-    names = {
-        "logits": "logits",
-        "input_ids": "input_ids",
-        "attention_mask": "attention_mask",
-        "past_key_names": "past_key_values.%d.key",
-        "past_value_names": "past_key_values.%d.value",
-        "present_key_names": "present.%d.key",
-        "present_value_names": "present.%d.value",
-    }
     return Layout(
         file=_confine.model_file(directory, root, _text(decoder, "filename", "model.onnx")),
         context_length=_count(model, "context_length"),
         bos=model["bos_token_id"] if isinstance(model.get("bos_token_id"), int) else None,
-        eos=_tokens(model.get("eos_token_id")),
+        eos=_tokens(model.get("eos_token_id"), GENAI_CONFIG),
         layers=_count(decoder, "num_hidden_layers"),
         kv_heads=_count(decoder, "num_key_value_heads"),
         head_size=_count(decoder, "head_size"),
         vocabulary_size=_count(model, "vocab_size"),
-        names=names | (decoder.get("inputs") or {}) | (decoder.get("outputs") or {}),
+        names=_NAMES | (decoder.get("inputs") or {}) | (decoder.get("outputs") or {}),
         shared_buffer=bool(search.get("past_present_share_buffer", True)),
+    )
+
+
+def _hub_layout(directory: Path, root: Path) -> Layout:
+    """SPEC: transformers names the same number differently from one family of models to the next."""
+    config = _object(directory, root, HUB_CONFIG)
+    config |= config["text_config"] if isinstance(config.get("text_config"), dict) else {}
+    generation = _object(directory, root, GENERATION_CONFIG) if (directory / GENERATION_CONFIG).exists() else {}
+
+    def count(*keys: str) -> int:
+        return _count(config, next((key for key in keys if config.get(key) is not None), keys[0]), HUB_CONFIG)
+
+    heads = count("num_attention_heads", "n_head", "num_heads")
+    context = count("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length")
+    window = config.get("sliding_window") if config.get("use_sliding_window") is not False else None
+    name = next((name for name in HUB_FILES if (directory / name).exists()), HUB_FILES[0])
+    return Layout(
+        file=_confine.model_file(directory, root, name),
+        context_length=context,
+        bos=config["bos_token_id"] if isinstance(config.get("bos_token_id"), int) else None,
+        eos=_tokens(generation.get("eos_token_id", config.get("eos_token_id")), HUB_CONFIG),
+        layers=count("num_hidden_layers", "n_layer", "num_layers"),
+        kv_heads=count("num_key_value_heads", "num_attention_heads", "n_head", "num_heads"),
+        head_size=config.get("head_dim") or count("hidden_size", "n_embd", "d_model") // heads,
+        vocabulary_size=count("vocab_size"),
+        names=_NAMES,
+        shared_buffer=False,
+        windowed=isinstance(window, int) and window < context,
     )
 
 
@@ -95,10 +136,10 @@ def _object(directory: Path, root: Path, name: str) -> dict[str, Any]:
     return _foldertexts.read_object(directory, root, name, MAX_TEXT_BYTES)
 
 
-def _count(table: dict[str, Any], key: str) -> int:
+def _count(table: dict[str, Any], key: str, file: str = GENAI_CONFIG) -> int:
     value = table.get(key)
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise LoadFailed(f"{GENAI_CONFIG}: {key} must be a whole number of at least 1")
+        raise LoadFailed(f"{file}: {key} must be a whole number of at least 1")
     return value
 
 
@@ -109,8 +150,8 @@ def _text(table: dict[str, Any], key: str, default: str) -> str:
     return value
 
 
-def _tokens(value: Any) -> frozenset[int]:
+def _tokens(value: Any, file: str) -> frozenset[int]:
     tokens = value if isinstance(value, list) else [value]
     if not tokens or not all(isinstance(token, int) for token in tokens):
-        raise LoadFailed(f"{GENAI_CONFIG}: eos_token_id must be a token or a list of tokens")
+        raise LoadFailed(f"{file}: eos_token_id must be a token or a list of tokens")
     return frozenset(tokens)

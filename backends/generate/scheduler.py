@@ -298,7 +298,7 @@ class Scheduler:
         lengths = [min(seat.length, most) for seat in seats]
         tokens = [seat.tokens[-1] if seat.drawing else 0 for seat in seats]
         try:
-            logits = self._decoder.decode(lengths, tokens)
+            logits = self._decoder.decode(lengths, tokens, drawing)
         except Exception as error:
             for place in drawing:
                 self._fail(self._seats[place], error)

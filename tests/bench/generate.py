@@ -29,7 +29,7 @@ from msgspec import Struct
 
 from backends import generate
 from backends.generate import GenerateBackend, layout
-from backends.generate.decoder import SlotDecoder, open_decoder
+from backends.generate.decoder import Decoder, open_decoder
 from gateway.interfaces import ModelSource
 from gateway.types import InferenceRequest
 
@@ -110,14 +110,14 @@ def _prompts(count: int, number: int) -> list[list[int]]:
     return [draw.integers(4, 1000, PROMPT_TOKENS).tolist() for _ in range(count)]
 
 
-def _plain(decoder: SlotDecoder, prompts: Sequence[Sequence[int]], count: int) -> float:
+def _plain(decoder: Decoder, prompts: Sequence[Sequence[int]], count: int) -> float:
     """Tokens a second, one prompt after the other."""
     began = time.perf_counter()
     for prompt in prompts:
         length = len(prompt)
         token = int(decoder.prefill(0, 0, prompt)[-1].argmax())
         for _ in range(count - 1):
-            token = int(decoder.decode([length], [token])[0].argmax())
+            token = int(decoder.decode([length], [token], [0])[0].argmax())
             length += 1
     return len(prompts) * count / (time.perf_counter() - began)
 

@@ -51,7 +51,7 @@ class Recorder:
         self.prefills.append((slot, past, len(tokens)))
         return np.stack([self._logits(slot, past + place + 1) for place in range(len(tokens))])
 
-    def decode(self, lengths: Sequence[int], tokens: Sequence[int]) -> np.ndarray:
+    def decode(self, lengths: Sequence[int], tokens: Sequence[int], drawing: Sequence[int]) -> np.ndarray:
         """Note one token a slot."""
         if self.broken:
             raise RuntimeError("broken")
