@@ -1,8 +1,9 @@
 """Language models on ONNX Runtime: any number of conversations in one running batch.
 
 The folder is as ONNX Runtime GenAI's model builder leaves it: genai_config.json, model.onnx, tokenizer.json and a chat
-template; or as Optimum exports it, with config.json in the place of the first. Signature `serving_default` continues `prompt`, signature `chat` answers `messages`, a JSON text; both give
-`text`. What OpenAI calls the request's fields are the request's parameters.
+template; or as Optimum exports it, with config.json in the place of the first. Signature `serving_default` continues
+`prompt`, signature `chat` answers `messages`, a JSON text; both give `text`. What OpenAI calls the request's fields are
+the request's parameters.
 """
 
 import asyncio
