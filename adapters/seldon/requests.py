@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from adapters.seldon import binding, fast, unit
 from adapters.seldon.answers import Wish
+from adapters.seldon.asking import asked
 from adapters.seldon.bodies import message_of, text_of
 from adapters.seldon.describe import default_signature
 from adapters.seldon.feedback import read_feedback
@@ -46,10 +47,14 @@ class Decoder(Struct, frozen=True):
             return self._for_class(call, model, method, found)
         if found is not None:
             return self._for_model(model, found)
-        payload = payload_of(message_of(call, self.limits))
-        signature = default_signature(model)
-        inputs = binding.bind(payload, signature.inputs, self.limits)
-        return InferenceRequest(inputs=inputs, signature=signature.name, wire=self._wish(payload, model))
+        given = asked(payload_of(message_of(call, self.limits)), model)
+        inputs = binding.bind(given.payload, given.signature.inputs, self.limits)
+        return InferenceRequest(
+            inputs=inputs,
+            signature=given.signature.name,
+            parameters=given.parameters,
+            wire=self._wish(given.payload, model),
+        )
 
     def predict_quickly(self, call: Call, model: ModelMetadata) -> InferenceRequest | None:
         """As `predict`, for a message of numbers; None for any other, which takes thirty times as long."""

@@ -75,6 +75,52 @@ def test_answer_by_each_protocol(tinychat: LiveGateway, path: str, body: Any, an
     assert (200, answer) == (reply.status_code, reply.json())
 
 
+SELDON = "/services/tinychat/api/v1.0/predictions"
+TOLD = {"tags": {"parameters": PARAMETERS}}
+
+
+@pytest.mark.parametrize(
+    ("body", "answer"),
+    [
+        ({"strData": PROMPT, "meta": TOLD}, {"strData": ANSWER, "meta": TOLD}),
+        (
+            {"data": {"ndarray": [PROMPT, PROMPT]}, "meta": TOLD},
+            {"data": {"names": [], "ndarray": [ANSWER, ANSWER]}, "meta": TOLD},
+        ),
+        ({"jsonData": {"prompt": [PROMPT], "parameters": PARAMETERS}}, [ANSWER]),
+        ({"jsonData": {"inputs": PROMPT, "parameters": PARAMETERS}, "meta": {"tags": {"parameters": {"n": 0}}}}, None),
+        ({"jsonData": {"inputs": PROMPT, "parameters": PARAMETERS}}, [ANSWER]),
+        ({"jsonData": {"messages": json.loads(HELLO)}}, [GREETING]),
+        ({"jsonData": {"messages": [HELLO, HELLO]}}, [GREETING, GREETING]),
+    ],
+)
+def test_seldon_tells_how_to_answer(tinychat: LiveGateway, body: Any, answer: Any) -> None:
+    """Parameters lie in `jsonData` or in the tags, a conversation in `jsonData.messages`."""
+    reply = httpx.post(tinychat.url + SELDON, json=body, timeout=30)
+    if isinstance(answer, list):
+        assert answer == reply.json()["data"]["ndarray"]
+    elif answer is None:
+        assert (reply.status_code, "parameters.n" in reply.text) == (400, True)
+    else:
+        assert answer == reply.json()
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ({"jsonData": {"inputs": PROMPT, "parameters": [1]}}, "jsonData.parameters: expected an object"),
+        ({"strData": PROMPT, "meta": {"tags": {"parameters": 1}}}, "meta.tags.parameters: expected an object"),
+        ({"jsonData": {"messages": []}}, "there is no prompt"),
+        ({"jsonData": {"messages": [{"role": "x", "content": "a"}]}}, "messages[0].role"),
+        ({"jsonData": {"inputs": PROMPT, "temperature": 1}}, "temperature"),
+    ],
+)
+def test_seldon_tells_it_wrongly(tinychat: LiveGateway, body: Any, text: str) -> None:
+    """What is no parameters and no conversation is refused with its place."""
+    reply = httpx.post(tinychat.url + SELDON, json=body, timeout=30)
+    assert (reply.status_code, text in reply.text) == (400, True), reply.text
+
+
 def test_seldon_asks_with_a_string(tinychat: LiveGateway) -> None:
     """`strData` in is `strData` out."""
     path = "/services/tinychat/api/v1.0/predictions"
