@@ -72,6 +72,8 @@ def summaries(model: LoadedModel) -> Iterator[VersionSummary]:
             fallbacks=where.fallbacks if where else 0,
             load_seconds=loaded.load_seconds if loaded else 0.0,
             signatures=tuple(map(written, loaded.metadata.signatures.values())) if loaded else (),
+            contracts=tuple(loaded.metadata.signatures.values()) if loaded else (),
+            task=loaded.metadata.extras.get("task", "") if loaded else "",
             labels=tuple(label for label, number in model.labels.items() if number == told.version),
             error=told.error,
         )

@@ -19,6 +19,10 @@ class VersionSummary(Struct, frozen=True):
     load_seconds: float = 0.0
     signatures: tuple[str, ...] = ()
     """As `written`."""
+    contracts: tuple[Signature, ...] = ()
+    """The same, for programs."""
+    task: str = ""
+    """What the model says it is for, if it does: "generate", "embed", "text-to-image"."""
     labels: tuple[str, ...] = ()
     error: str = ""
 

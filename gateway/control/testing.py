@@ -123,6 +123,9 @@ class Testing:
         target = b"/services/" + quote(name, safe="").encode("ascii") + b"/" + parts[-1]
         headers = scope["headers"]
         assert isinstance(headers, list)
+        if scope["type"] == "websocket":
+            query, wished = _wish(query)
+            headers = [*headers, *wished]
         told = [one for one in kept(headers) if one[0] not in _DROPPED and not one[0].startswith(_DROPPED_PREFIXES)]
         told += [one for one in headers if one[0] == b"transfer-encoding"]
         told.append((b"x-tensorgate-key", entrance.passes.issue(name, f"test:{user.name}").encode("ascii")))
@@ -148,3 +151,10 @@ def _told(headers: Headers) -> Headers:
         if name in _TOLD or name.startswith(_TOLD_PREFIXES):
             told.setdefault(name, value)
     return [*told.items(), *INERT]
+
+
+def _wish(query: bytes) -> tuple[bytes, Headers]:
+    """What a query asks for beside the variant, and that as the header which a page's websockets cannot have."""
+    parts = query.split(b"&")
+    wished = [one for one in (b"Always", b"Never") if b"canary=" + one in parts]
+    return b"&".join(one for one in parts if not one.startswith(b"canary=")), [(b"canary", one) for one in wished]

@@ -31,6 +31,7 @@ sharing = "ro"
 canary = {{ model = "half_plus_three", weight = 0 }}
 [services.painter]
 app_auth = true
+canary = {{ model = "iris", weight = 0 }}
 [services.notes]
 type = "custom"
 app_auth = true
@@ -193,6 +194,14 @@ def test_websockets_pass(tested: Console) -> None:
         assert kinds[-1].startswith('{"type":"output"')  # type: ignore[arg-type]
         socket.send('{"prompt": 3}')
         assert "prompt: expected a text" in socket.recv(10)  # type: ignore[operator]
-        socket.send('{"prompt": "a red seven", "step": 1000}')
+        socket.send('{"prompt": "a red seven", "step": 150, "width": 256, "height": 256}')
         socket.recv(10)
     assert becomes(lambda: tested.in_flight() == 0, 3)
+
+
+def test_a_websockets_variant(tested: Console) -> None:
+    """A page cannot give a websocket headers: it names the variant in the query, which the service does not see."""
+    url = f"{tested.socket_url}/painter/test/generate?canary=Always"
+    with connect(url, additional_headers=tested.bearer) as socket:
+        socket.send('{"prompt": "a red seven", "step": 2}')
+        assert "does not make pictures" in socket.recv(10)  # type: ignore[operator]

@@ -10,6 +10,7 @@ from gateway.config import ConfigError
 from gateway.errors import LabelNotFound, LoadFailed, ModelNotFound, ModelNotReady
 from gateway.models import LOADS_AT_ONCE, Models
 from gateway.summary import VersionSummary
+from gateway.types import Signature
 
 # At start...
 
@@ -37,6 +38,7 @@ async def test_start(scene: Scene) -> None:
         fallbacks=1,
         load_seconds=summary.load_seconds,
         signatures=("serving_default(none -> none)",),
+        contracts=(Signature("serving_default", "predict", {}, {}),),
         labels=("stable",),
     )
     assert expected == summary
