@@ -137,13 +137,13 @@ class Accounts:
             connection.execute(sa.delete(tables.tokens).where(tables.tokens.c.id == token_id))
         return found
 
-    def holder(self, text: str) -> User | None:
-        """Whose token it is, if it is good.
+    def owner(self, token_digest: str) -> User | None:
+        """Whose the token of that digest is, if it is good.
 
-        NOTE: found by its digest, of which an attacker learns nothing by how long the search takes.
+        NOTE: of the digest an attacker learns nothing by how long the search takes.
         """
         with self._store.transaction() as connection:
-            query = sa.select(tables.tokens).where(tables.tokens.c.digest == digest(text))
+            query = sa.select(tables.tokens).where(tables.tokens.c.digest == token_digest)
             row = connection.execute(query).mappings().first()
             if row is None or (row["expires_at"] and datetime.fromisoformat(row["expires_at"]) <= now()):
                 return None

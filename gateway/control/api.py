@@ -1,27 +1,27 @@
 """The control plane over HTTP: every endpoint of the table below PREFIX, and the operators' pages beside it."""
 
-import hmac
 import logging
 from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, HTTPConnection, Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route
 
-from gateway.control import governing, releasing, serving
+from gateway.console.sessions import Sessions
+from gateway.console.site import CONSOLE, Site
 from gateway.control.accounts import User
+from gateway.control.calls import ENDPOINTS, Calls, answered, check_caller, mistake
 from gateway.control.document import document
-from gateway.control.endpoint import PREFIX, Ask, Endpoint, Reply
-from gateway.control.errors import ControlError, Invalid, NotAllowed, NotSignedIn
+from gateway.control.endpoint import PREFIX, Ask, Endpoint
+from gateway.control.errors import ControlError, Invalid, NotSignedIn
 from gateway.control.plane import Control
+from gateway.control.signin import SignIn
 from gateway.control.testing import Testing
 
 BODY_BYTES = 4 << 20
 METRICS_TYPE = "text/plain; version=1.0.0; charset=utf-8"
-
-ENDPOINTS: tuple[Endpoint, ...] = (*serving.ENDPOINTS, *releasing.ENDPOINTS, *governing.ENDPOINTS)
 
 log = logging.getLogger("tensorgate.control")
 
@@ -29,11 +29,13 @@ log = logging.getLogger("tensorgate.control")
 class Api:
     """The ASGI application of the admin listener."""
 
-    def __init__(self, control: Control, open_pages: bool, admin_token: str = "") -> None:
+    def __init__(self, control: Control, open_pages: bool, sign_in: SignIn) -> None:
         self._control = control
         self._open_pages = open_pages
         """Whether metrics and status are shown without a token: on this machine's own address only."""
-        self._admin_token = admin_token.encode()
+        self._sign_in = sign_in
+        self._sessions = Sessions(sign_in)
+        site = Site(Calls(control), self._sessions)
         self._testing = Testing(control)
         self._document = msgspec.json.encode(document(ENDPOINTS))
         routes = [Route(PREFIX + one.path, self._answering(one), methods=[one.method]) for one in ENDPOINTS]
@@ -46,6 +48,8 @@ class Api:
                 *(Route(path, page) for path, page in pages.items()),
                 *routes,
                 Mount(f"{PREFIX}/services/{{name}}/test", self._test),
+                Route("/", _to_console),
+                Mount(CONSOLE, site.app),
             ],
             exception_handlers={404: _not_found, 405: _not_found, Exception: _failed},
         )
@@ -64,22 +68,12 @@ class Api:
 
     async def _answer(self, endpoint: Endpoint, request: Request) -> Response:
         user = await self._user(request)
-        if endpoint.who == "admin" and user.role != "admin":
-            raise NotAllowed("this is for administrators only")
-        ask = Ask(
-            self._control,
-            user,
-            request.path_params,
-            request.query_params,
-            await _body(endpoint, request),
-            request.headers.get("if-match", ""),
+        check_caller(endpoint, user)
+        body = await _body(endpoint, request)
+        etag = request.headers.get("if-match", "")
+        reply = await answered(
+            endpoint, Ask(self._control, user, request.path_params, request.query_params, body, etag)
         )
-        for name in request.query_params:
-            if name not in endpoint.query:
-                known = ", ".join(endpoint.query) or "none"
-                raise Invalid(f"unknown; there are: {known}", name[:64])
-        given = await endpoint.handler(ask)
-        reply = given if isinstance(given, Reply) else Reply(given, endpoint.status)
         if reply.status == 204:
             return Response(status_code=204)
         return Response(msgspec.json.encode(reply.body), reply.status, dict(reply.headers), "application/json")
@@ -93,14 +87,15 @@ class Api:
             await _problem(error)(scope, receive, send)
 
     async def _user(self, connection: HTTPConnection) -> User:
-        """Whose token the call has. Raises NotSignedIn."""
-        scheme, _, token = connection.headers.get("authorization", "").partition(" ")
+        """Whose token the call has, or whose session of the console. Raises NotSignedIn or NotAllowed."""
+        authorization = connection.headers.get("authorization", "")
+        if not authorization and (user := await self._sessions.user(connection)) is not None:
+            return user
+        scheme, _, token = authorization.partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token:
             raise NotSignedIn("send a token: Authorization: Bearer <token>")
-        if self._admin_token and hmac.compare_digest(token.encode("latin-1", "replace"), self._admin_token):
-            return User("admin-token", "admin")
-        user = await self._control.blocking(self._control.accounts.holder, token[:256])
+        user = await self._sign_in.holder(token)
         if user is None:
             raise NotSignedIn("the token is not valid")
         return user
@@ -146,10 +141,13 @@ async def _body(endpoint: Endpoint, request: Request) -> Any:
     try:
         return msgspec.json.decode(bytes(raw) or b"{}", type=endpoint.takes)
     except msgspec.ValidationError as error:
-        text, _, path = str(error).partition(" - at `")
-        raise Invalid(text, path.rstrip("`").removeprefix("$").lstrip(".")) from None
+        raise mistake(error) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Invalid(f"the body is not JSON: {error}") from None
+
+
+async def _to_console(request: Request) -> Response:
+    return RedirectResponse(CONSOLE, 303)
 
 
 def _problem(error: ControlError) -> Response:

@@ -61,3 +61,13 @@ class StoreFailed(ControlError):
     """The database does not answer; nothing has been changed."""
 
     status = 503
+
+
+class TooOften(ControlError):
+    """Wrong so often that it must wait."""
+
+    status = 429
+
+    def __init__(self, text: str, seconds: int) -> None:
+        super().__init__(text, "token")
+        self.seconds = seconds

@@ -12,6 +12,7 @@ from gateway.control.api import Api
 from gateway.control.errors import ControlError
 from gateway.control.plane import Control
 from gateway.control.plans import Change
+from gateway.control.signin import SignIn
 from gateway.control.store import FILE, Store
 from gateway.fleet import Fleet
 from gateway.plane import is_loopback
@@ -36,7 +37,7 @@ class Prepared:
         self.control = Control(store, config, base)
         self.first_token = self.control.accounts.first_token()
         """For the first administrator; shown once."""
-        self.app = Api(self.control, local, token)
+        self.app = Api(self.control, local, SignIn(self.control, token))
 
     @property
     def services(self) -> dict[str, ServiceConfig]:

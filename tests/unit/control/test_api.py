@@ -10,7 +10,8 @@ import pytest
 from control_plane import Plane, plane, run
 from openapi_spec_validator import OpenAPIV31SpecValidator, validate
 
-from gateway.control.api import BODY_BYTES, ENDPOINTS
+from gateway.control.api import BODY_BYTES
+from gateway.control.calls import ENDPOINTS
 from gateway.control.document import document
 from gateway.control.endpoint import PREFIX, Endpoint
 from gateway.control.permissions import MATRIX

@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from gateway.config import CanaryConfig, ConfigError, ServiceConfig
-from gateway.control.accounts import Accounts, User
+from gateway.control.accounts import Accounts, User, digest
 from gateway.control.errors import Conflict, NotFound, StoreFailed
 from gateway.control.store import FILE, NewEvent, Store, now
 from gateway.control.tables import metadata
@@ -95,7 +95,7 @@ def test_the_first_token_is_made_once(store: Store) -> None:
     accounts = Accounts(store)
     token = accounts.first_token()
     assert token is not None
-    user = accounts.holder(token)
+    user = accounts.owner(digest(token))
     assert user is not None
     assert (user.name, user.role) == ("admin", "admin")
     assert accounts.first_token() is None
@@ -117,17 +117,17 @@ def test_who_holds_a_token(store: Store) -> None:
     accounts.add(User("ada", "member", "vision"))
     token, text = accounts.new_token("ada", "laptop", None)
     _, expired = accounts.new_token("ada", "", now())
-    assert accounts.holder(text) == accounts.user("ada")
-    assert accounts.holder(expired) is None
-    assert accounts.holder(text + "x") is None
+    assert accounts.owner(digest(text)) == accounts.user("ada")
+    assert accounts.owner(digest(expired)) is None
+    assert accounts.owner(digest(text + "x")) is None
     accounts.change("ada", disabled=True)
-    assert accounts.holder(text) is None
+    assert accounts.owner(digest(text)) is None
     accounts.change("ada", disabled=False)
     accounts.revoke(token.id)
-    assert accounts.holder(text) is None
+    assert accounts.owner(digest(text)) is None
     _, other = accounts.new_token("ada", "", None)
     accounts.remove("ada")
-    assert accounts.holder(other) is None
+    assert accounts.owner(digest(other)) is None
 
 
 def test_there_is_always_an_administrator(store: Store) -> None:

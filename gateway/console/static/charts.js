@@ -1,0 +1,90 @@
+// Charts of what /console/metrics.json counts: rates are made here, of two looks, so that the gateway remembers nothing.
+
+const EVERY_MS = 2000;
+const KEPT = 300;
+const COLOURS = ["#0f766e", "#c2410c", "#4f46e5", "#be185d", "#a16207", "#0369a1", "#4d7c0f", "#7e22ce"];
+
+const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+class Chart {
+  constructor(element, names) {
+    this.element = element;
+    this.names = names;
+    const axis = { stroke: css("--faint"), grid: { stroke: css("--line"), width: 1 }, ticks: { stroke: css("--line") } };
+    this.plot = new uPlot({
+      width: element.clientWidth, height: 200, cursor: { y: false },
+      scales: { x: { time: element.dataset.chart !== "simulation" }, y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.1 : 1] } },
+      axes: [axis, { ...axis, size: 56 }],
+      series: [{}, ...names.map((name, place) => ({ label: name, stroke: COLOURS[place % COLOURS.length], width: 2, points: { show: false } }))],
+    }, [[], ...names.map(() => [])], element);
+    new ResizeObserver(() => this.plot.setSize({ width: element.clientWidth, height: 200 })).observe(element);
+  }
+
+  show(moments, rows) { this.plot.setData([moments, ...rows]); }
+}
+
+const percentile = (before, after, share) => {
+  const bounds = Object.keys(after).sort((one, other) => parseFloat(one.replace("+Inf", "Infinity")) - parseFloat(other.replace("+Inf", "Infinity")));
+  const counts = bounds.map((bound) => after[bound] - (before[bound] ?? 0));
+  const total = counts[counts.length - 1] ?? 0;
+  if (!total) return null;
+  const place = counts.findIndex((count) => count >= total * share);
+  return bounds[place] === "+Inf" ? null : parseFloat(bounds[place]) * 1000;
+};
+
+const READINGS = {
+  requests: (before, after, seconds) => (after.requests - before.requests) / seconds,
+  errors: (before, after, seconds) => (after.errors - before.errors) / seconds,
+  latency: (before, after) => percentile(before.buckets, after.buckets, 0.95),
+};
+
+class Live {
+  constructor(elements) {
+    this.elements = elements;
+    this.looks = [];
+  }
+
+  async look() {
+    const reply = await fetch("/console/metrics.json", { headers: { "accept": "application/json" } });
+    if (reply.status === 401) { location.assign("/console/sign-in"); return; }
+    if (!reply.ok) return;
+    this.looks.push([Date.now() / 1000, await reply.json()]);
+    this.looks.splice(0, this.looks.length - KEPT);
+    for (const element of this.elements) this.draw(element);
+  }
+
+  draw(element) {
+    const kind = element.dataset.chart;
+    const latest = this.looks[this.looks.length - 1][1];
+    const pairs = this.looks.slice(1).map((look, place) => [this.looks[place], look]);
+    const moments = pairs.map(([, [at]]) => at);
+    let names, row;
+    if (kind === "in_flight" || kind === "memory") {
+      names = [element.dataset.title];
+      row = () => pairs.map(([, [, told]]) => (kind === "memory" ? told.memory / 2 ** 20 : told.in_flight));
+    } else {
+      const of = kind === "variants" ? "variants" : "services";
+      names = Object.keys(latest[of] ?? {}).filter((name) => kind !== "variants" || name.startsWith(`${element.dataset.service}/`));
+      const reading = READINGS[kind === "variants" ? "requests" : kind];
+      row = (name) => pairs.map(([[begun, before], [at, after]]) =>
+        (before[of][name] && after[of][name] ? reading(before[of][name], after[of][name], at - begun) : null));
+    }
+    if (!element.chart || element.chart.names.join() !== names.join()) {
+      element.replaceChildren();
+      element.chart = new Chart(element, names);
+    }
+    element.chart.show(moments, names.map(row));
+  }
+}
+
+for (const element of document.querySelectorAll("[data-chart=simulation]")) {
+  const points = JSON.parse(element.dataset.points);
+  new Chart(element, [element.dataset.title]).show(points.map((one) => one.at), [points.map((one) => one.target)]);
+}
+
+const live = [...document.querySelectorAll("[data-chart]:not([data-chart=simulation])")];
+if (live.length) {
+  const looking = new Live(live);
+  looking.look();
+  setInterval(() => { if (!document.hidden) looking.look(); }, EVERY_MS);
+}
