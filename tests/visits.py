@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from live import becomes
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Playwright, Request, sync_playwright
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
@@ -106,3 +107,8 @@ def visit(browser: Browser, url: str, **options: Any) -> Iterator[Visit]:
         one.check()
     finally:
         context.close()
+
+
+def until(page: Page, expression: str, seconds: float = 10.0) -> None:
+    """Wait until the JavaScript expression is true. NOTE: Playwright's own way evaluates, which the pages forbid."""
+    assert becomes(lambda: bool(page.evaluate(expression)), seconds), expression

@@ -13,7 +13,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from gateway.console import detail, listing, machines, releases, revisions, scaling
+from gateway.console import detail, listing, machines, playground, releases, revisions, scaling
 from gateway.console.rendering import STATIC, Renderer
 from gateway.console.sessions import COOKIE, LONGEST_SECONDS, Sessions, check_csrf
 from gateway.console.texts import LANGUAGES, preferred, texts
@@ -24,7 +24,8 @@ from gateway.control.errors import ControlError, Invalid, NotFound, NotSignedIn,
 
 CONSOLE = "/console"
 ROWS: Sequence[Row] = (
-    *listing.PAGES, *detail.PAGES, *releases.PAGES, *scaling.PAGES, *machines.PAGES, *revisions.PAGES,
+    *listing.PAGES, *detail.PAGES, *playground.PAGES, *releases.PAGES, *scaling.PAGES, *machines.PAGES,
+    *revisions.PAGES,
 )  # fmt: skip
 
 THEMES = ("auto", "light", "dark")

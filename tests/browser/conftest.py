@@ -6,13 +6,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
-from admin import Admin
-from live import LiveGateway, gateway
+from controlled import Platform
+from live import gateway
 from visits import Chromium, Visit, visit
 
 MODELS = Path(__file__).resolve().parents[2] / "configs" / "models"
+DATA = Path(__file__).resolve().parents[1] / "data" / "console"
 CONFIG = """
 models_dir = "models"
 [gateway]
@@ -31,27 +31,13 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
         CHROMIUM.stop()
 
 
-class Platform:
-    """A gateway with a control plane, and its first administrator."""
-
-    def __init__(self, live: LiveGateway) -> None:
-        self.live = live
-        self.admin = Admin(live)
-        """Calls the control API."""
-        self.url = self.admin.url.removesuffix("/control/v1")
-        """The admin listener."""
-
-    def metric(self, name: str) -> float:
-        """What the samples of that name add up to on the admin listener."""
-        lines = httpx.get(f"{self.url}/metrics").text.splitlines()
-        return sum(float(line.split()[-1]) for line in lines if line.split("{")[0].split(" ")[0] == name)
-
-
 @pytest.fixture(scope="session")
 def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     """The demo's models under a control plane, shared by all browser tests: each names its services after itself."""
     folder = tmp_path_factory.mktemp("platform")
     shutil.copytree(MODELS, folder / "models")
+    for name in ("finder", "talker"):
+        shutil.copytree(DATA / name, folder / "models" / name)
     (folder / "gateway.toml").write_text(CONFIG)
     with gateway(folder / "gateway.toml") as live:
         yield Platform(live)
@@ -66,3 +52,28 @@ def browse(platform: Platform) -> Iterator[Callable[..., Visit]]:
             return visits.enter_context(visit(CHROMIUM.browser(), platform.url, **options))
 
         yield begin
+
+
+@pytest.fixture
+def signed_in(platform: Platform, browse: Callable[..., Visit]) -> Callable[..., Visit]:
+    """As `browse`, in a browser in which the administrator has signed in to the console."""
+
+    def begin(**options: Any) -> Visit:
+        one = browse(**options)
+        one.context.add_cookies(platform.cookies)  # type: ignore[arg-type]
+        return one
+
+    return begin
+
+
+@pytest.fixture
+def try_out(platform: Platform, signed_in: Callable[..., Visit]) -> Callable[..., Visit]:
+    """Opens the online test of a service, which is made with those fields if it is not there yet."""
+
+    def open_page(name: str, options: dict[str, Any] | None = None, **fields: Any) -> Visit:
+        platform.have(name, **fields)
+        one = signed_in(**(options or {}))
+        one.go(f"/console/services/{name}/test")
+        return one
+
+    return open_page
