@@ -40,6 +40,16 @@ class Arrangement(Struct, frozen=True):
             case "flat":
                 return pixels.reshape(-1)
 
+    def sizes(self, tensor: Tensor) -> list[tuple[int, int]]:
+        """Width and height of each row of a tensor of pixels; none where it has another rank than the input."""
+        if tensor.ndim != _RANKS[self.layout] - (not self.batched):
+            return []
+        rows = len(tensor) if self.batched else 1
+        if self.layout == "flat":
+            return [(self.size or (0, 0))[::-1]] * rows
+        height, width = tensor.shape[-3:-1] if self.layout == "nhwc" else tensor.shape[-2:]
+        return [(width, height)] * rows
+
     @property
     def empty_shape(self) -> tuple[int, ...]:
         """Of a row, where there is no image to tell."""

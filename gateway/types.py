@@ -27,6 +27,10 @@ trace_headers: ContextVar[tuple[tuple[str, str], ...]] = ContextVar("trace_heade
 INT64_MAX = (1 << 63) - 1
 """The greatest version that a model can have."""
 
+LENGTHS = "lengths"
+"""Parameter of an answer whose rows differ in length: for each, how many values of the second dimension are its own.
+The rest of the row is filled up; protocols whose rows may differ leave it out."""
+
 FLOAT32_CARRIED = frozenset({"bfloat16", "float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz"})
 """Declared dtypes whose tensors are float32 arrays."""
 

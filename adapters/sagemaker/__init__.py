@@ -29,7 +29,16 @@ from gateway.interfaces import (
     Ready,
     from_path,
 )
-from gateway.types import Call, InferenceRequest, InferenceResponse, ModelMetadata, Reply, ResponseForm, Target
+from gateway.types import (
+    LENGTHS,
+    Call,
+    InferenceRequest,
+    InferenceResponse,
+    ModelMetadata,
+    Reply,
+    ResponseForm,
+    Target,
+)
 
 __all__ = ["Config", "create", "serve_defaults"]
 
@@ -188,6 +197,9 @@ class SageMaker:
         read, media = wish.read, wish.media.name
         if read.documents and media == responses.JSON and sum(read.documents) == wish.rows:
             return responses.encode_documents(shown, read.documents), media
+        lengths = response.parameters.get(LENGTHS)
+        if lengths is not None and len(lengths) == wish.rows:
+            return responses.encode_ragged(shown, lengths, media), media
         return responses.encode(shown, media, read.uids, read.metadata), media
 
     def _reply(self, response: InferenceResponse, request: InferenceRequest, call: Call) -> Reply:

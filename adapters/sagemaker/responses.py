@@ -13,6 +13,7 @@ import orjson
 from adapters._csv import encode_csv
 from adapters._jsonlines import encode_records, encode_rows
 from adapters._npy import encode_npy
+from adapters._ragged import own_rows
 from adapters._recordio_labels import encode_recordio
 from adapters._tensorjson import dump
 from adapters.sagemaker.forms import View
@@ -59,6 +60,19 @@ def encode_documents(view: View, counts: Sequence[int]) -> bytes:
         documents.append(_json(View(part, view.top, view.one)) + b"\n")
         start += count
     return b"".join(documents)
+
+
+def encode_ragged(view: View, lengths: Sequence[int], media: str) -> bytes:
+    """Records without what has only filled them up, where the type's records may differ in length."""
+    if _ALIASES.get(media, media) not in (JSON, JSONLINES):
+        return encode(view, media)
+    records = [
+        b"{%b}" % b",".join(orjson.dumps(name) + b":" + dump(own, "null") for name, own in row.items())
+        for row in own_rows(view.columns, lengths)
+    ]
+    if media != JSON:
+        return b"".join([record + b"\n" for record in records])
+    return (b"{%b:[%b]}" % (orjson.dumps(view.top), b",".join(records))) if view.top else b"[%b]" % b",".join(records)
 
 
 # Records in parts...

@@ -12,13 +12,14 @@ import orjson
 import pybase64
 from msgspec import Struct
 
+from adapters._ragged import own_rows
 from adapters._tensorjson import dump
 from adapters._tftensor import encode_tftensor
 from adapters.seldon.documents import NonFinite, Writer, text_of
 from adapters.seldon.messages import DATA, Form
 from adapters.seldon.metas import Meta, answer_meta
 from gateway.errors import InferenceFailed
-from gateway.types import InferenceResponse, Tensor
+from gateway.types import LENGTHS, InferenceResponse, Tensor
 
 Floats = Literal["exact", "short"]
 """float32 as the float64 that it is, as Seldon writes it, or as the shortest text that reads back as the same."""
@@ -85,9 +86,11 @@ class Encoder:
         if "json" in response.parameters:
             return self._member("jsonData", self._writer.dumps(response.parameters["json"]), wish)
         outputs = response.outputs
+        if LENGTHS in response.parameters:
+            rows = [self._object(row) for row in own_rows(outputs, response.parameters[LENGTHS])]
+            return self._member("jsonData", rows[0] if len(rows) == 1 else b"[" + b",".join(rows) + b"]", wish)
         if len(outputs) != 1:
-            members = (orjson.dumps(name) + b":" + self._items(tensor) for name, tensor in outputs.items())
-            return self._member("jsonData", b"{" + b",".join(members) + b"}", wish)
+            return self._member("jsonData", self._object(outputs), wish)
         [tensor] = outputs.values()
         item = _only_item(tensor, wish)
         if isinstance(item, str):
@@ -97,6 +100,10 @@ class Encoder:
         if wish.bare:
             return self._items(tensor)
         return b'"data":' + self._data(tensor, response.parameters.get("names"), wish)
+
+    def _object(self, outputs: Mapping[str, Tensor]) -> bytes:
+        members = (orjson.dumps(name) + b":" + self._items(tensor) for name, tensor in outputs.items())
+        return b"{" + b",".join(members) + b"}"
 
     def _member(self, name: str, value: bytes, wish: Wish) -> bytes:
         return value if wish.bare else b'"' + name.encode() + b'":' + value

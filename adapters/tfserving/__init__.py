@@ -16,6 +16,7 @@ from adapters.tfserving.body import inputs_of, parse_object, signature_name
 from gateway.errors import GatewayError, InvalidTensor, ModelNotFound
 from gateway.interfaces import Adapter, Answer, DecodeLimits, Describe, Infer, Metrics, Operation, Status, from_path
 from gateway.types import (
+    LENGTHS,
     Call,
     InferenceRequest,
     InferenceResponse,
@@ -127,8 +128,12 @@ class TFServing:
         parse_object(call.body, self._limits)
 
     def _predictions(self, response: InferenceResponse, request: InferenceRequest, call: Call) -> Reply:
+        outputs, non_finite, named = response.outputs, self._config.non_finite, self._config.named_outputs
+        if request.wire == predict.ROW and LENGTHS in response.parameters:
+            lengths = response.parameters[LENGTHS]
+            return self._reply(call, predictions.ragged_rows(outputs, lengths, non_finite, named))
         write = predictions.rows if request.wire == predict.ROW else predictions.columns
-        return self._reply(call, write(response.outputs, self._config.non_finite, self._config.named_outputs))
+        return self._reply(call, write(outputs, non_finite, named))
 
     # Classify and regress...
 

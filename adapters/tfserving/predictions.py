@@ -3,12 +3,13 @@
 Source: TF Serving, tensorflow_serving/util/json_tensor.cc (MakeJsonFromTensors).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import orjson
 
+from adapters._ragged import own_rows
 from adapters._tensorjson import NonFinite, dump, is_finite, texts
 from gateway.errors import InvalidTensor
 from gateway.types import Tensor
@@ -28,6 +29,13 @@ def rows(outputs: Outputs, non_finite: NonFinite, named: bool) -> bytes:
     values = zip(*(_rows(name, tensor) for name, tensor in outputs.items()), strict=True)
     table = [dict(zip(outputs, row, strict=True)) for row in values]
     return b'{"predictions":' + dump_objects(table, outputs.values(), non_finite) + b"}"
+
+
+def ragged_rows(outputs: Outputs, lengths: Sequence[int], non_finite: NonFinite, named: bool) -> bytes:
+    """As `rows`, each without what has only filled it up."""
+    table = [{name: _rows(name, own) for name, own in row.items()} for row in own_rows(outputs, lengths)]
+    values = table if named or len(outputs) > 1 else [value for row in table for value in row.values()]
+    return b'{"predictions":' + dump_objects(values, outputs.values(), non_finite) + b"}"
 
 
 def columns(outputs: Outputs, non_finite: NonFinite, named: bool) -> bytes:
