@@ -2,6 +2,7 @@
 
 import contextlib
 import shutil
+import subprocess
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -31,11 +32,11 @@ class Chromium:
     def browser(self) -> Browser:
         """It, running. Skips the test where there is none."""
         if self._browser is None:
-            program = next(filter(None, map(shutil.which, PROGRAMS)), None)
+            program = next(filter(_runs, PROGRAMS), None)
             if program is None:
                 pytest.skip("there is no Chromium; scripts/setup test installs it")
             self._playwright = sync_playwright().start()
-            self._browser = self._playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
+            self._browser = self._playwright.chromium.launch(executable_path=shutil.which(program), args=ARGUMENTS)
         return self._browser
 
     def stop(self) -> None:
@@ -45,6 +46,12 @@ class Chromium:
         if self._playwright is not None:
             self._playwright.stop()
         self._browser = self._playwright = None
+
+
+def _runs(program: str) -> bool:
+    """Whether it is there; Ubuntu has something of that name which only says where to get it."""
+    found = shutil.which(program)
+    return found is not None and subprocess.run([found, "--version"], capture_output=True, check=False).returncode == 0
 
 
 class Visit:

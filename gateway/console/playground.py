@@ -25,7 +25,8 @@ WORDS = (
     "mode_image", "mode_paint", "mode_tensor", "more_rows", "most", "no_answer", "no_history", "no_models",
     "no_preview", "not_a_picture", "not_json", "output", "protocol_http", "protocol_sagemaker", "protocol_seldon",
     "protocol_tfserving", "protocol_v2", "raw", "role_assistant", "role_user", "round_trip", "row", "shape",
-    "shown_below", "stable", "stopped", "timing", "tokens", "too_large", "too_many_pixels", "values", "version",
+    "shown_below", "signed_out", "stable", "stopped", "timing", "tokens", "too_large", "too_many_pixels", "values",
+    "version",
 )  # fmt: skip
 """Keys of the catalogue, below `test.`, that the scripts say."""
 

@@ -2,9 +2,6 @@
 
 import json
 import re
-import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 
 import pytest
@@ -75,23 +72,6 @@ def test_stable_or_canary(try_out: TryOut, platform: Platform) -> None:
         assert variant in send(page).splitlines()[0]
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
-@pytest.mark.parametrize("kind", ["curl", "python"])
-def test_the_call_as_code(try_out: TryOut, platform: Platform, kind: str) -> None:
-    """The copied text, run with a key, gets the answer that is on the page."""
-    page = try_out("coded", model="iris", app_auth=True).page
-    page.fill("#tensor-body", '{"instances": [[5.1, 3.5, 1.4, 0.2]], "note": "it\'s \\"q\\" ✓ 😀 \\\\"}')
-    send(page)
-    answer = page.locator("#tensor-result pre").first.text_content()
-    page.click(f"#tensor-{kind}")
-    expect(page.locator("#tensor-code")).to_be_visible()
-    code = platform.admin("POST", "/services/coded/keys", {"id": f"{kind}-key"}, 201)["code"]
-    text = page.inner_text("#tensor-code").replace("YOUR_APP_CODE", code)
-    command = ["bash", "-euc", text] if kind == "curl" else [sys.executable, "-c", text]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
-    assert (done.returncode, done.stdout.strip()) == (0, answer), done.stderr
-
-
 def test_history(try_out: TryOut) -> None:
     """Calls are still listed after a reload, newest first and 50 at most; one click brings one back."""
     page = try_out("remembered", model="iris").page
@@ -109,6 +89,34 @@ def test_history(try_out: TryOut) -> None:
     assert json.loads(page.input_value("#tensor-body")) == {"instances": [[1, 0, 0, 0]]}
     page.click("#history-clear")
     expect(entries).to_have_count(0)
+
+
+def test_signed_out(try_out: TryOut) -> None:
+    """Who has signed out in another tab is told so, not what programs are told."""
+    visit = try_out("tensors", model="iris")
+    visit.expect("status of 401")
+    visit.context.clear_cookies()
+    assert "signed out" in send(visit.page)
+
+
+def test_who_may_only_look(try_out: TryOut, platform: Platform) -> None:
+    """A colleague with whom a service is shared for reading may try it; for others there is no such page."""
+    platform.have("shared", model="iris", project="lab", sharing="ro")
+    for name, project, code in (("col", "lab", 200), ("far", "away", 404)):
+        platform.admin("POST", "/users", {"name": name, "role": "member", "project": project}, 201)
+        token = platform.admin("POST", f"/users/{name}/tokens", {"label": "t"}, 201)["text"]
+        visit = try_out("tensors", model="iris")
+        visit.expect("status of 404")
+        visit.context.clear_cookies()
+        page = visit.go("/console/sign-in")
+        page.fill("input[name=token]", token)
+        page.press("input[name=token]", "Enter")
+        page.wait_for_url("**/console/services")
+        reply = page.goto(f"{visit.url}/console/services/shared/test")
+        assert reply is not None
+        assert reply.status == code
+        if code == 200:
+            assert send(page).startswith("200")
 
 
 def test_by_keyboard(try_out: TryOut) -> None:

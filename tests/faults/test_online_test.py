@@ -1,5 +1,6 @@
 """The online test's way into a running gateway, in one process and in many: who may, what passes, and what ends it."""
 
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import websockets
 from admin import Admin
 from live import LiveGateway, becomes, gateway
 from websockets.sync.client import connect
+from websockets.typing import Origin
 
 DATA = Path(__file__).parents[1] / "data"
 MODELS = Path(__file__).parents[2] / "configs" / "models"
@@ -205,3 +207,23 @@ def test_a_websockets_variant(tested: Console) -> None:
     with connect(url, additional_headers=tested.bearer) as socket:
         socket.send('{"prompt": "a red seven", "step": 2}')
         assert "does not make pictures" in socket.recv(10)  # type: ignore[operator]
+
+
+def test_a_console_session(tested: Console) -> None:
+    """A browser that is signed in calls services by its cookie; a page of somebody else's that uses it does not."""
+    site = tested.admin.url.removesuffix("/control/v1")
+    with httpx.Client() as browser:
+        browser.post(f"{site}/console/sign-in", data={"token": tested.admin.token})
+        page = browser.get(f"{site}/console/services/locked/test").text
+        found = re.search(r'name="csrf-token" content="([^"]+)"', page)
+        assert found is not None
+        url = f"{tested.admin.url}/services/locked/test/v1/models:predict"
+        assert browser.post(url, json=ROWS).status_code == 403
+        assert browser.post(url, json=ROWS, headers={"X-CSRF-Token": found[1]}).status_code == 200
+        cookie = "; ".join(f"{name}={value}" for name, value in browser.cookies.items())
+    path = f"{tested.socket_url}/painter/test/generate"
+    with connect(path, additional_headers={"Cookie": cookie}, origin=Origin(site)):
+        pass
+    with pytest.raises(websockets.exceptions.InvalidStatus) as refused:
+        connect(path, additional_headers={"Cookie": cookie}, origin=Origin("http://evil.example"))
+    assert refused.value.response.status_code == 403

@@ -1,6 +1,6 @@
 // Calls of the service by way of the console's own origin, and what they say when they fail.
 
-import { relay } from "./context.js";
+import { relay, word } from "./context.js";
 import { byId } from "./dom.js";
 
 const token = document.querySelector("meta[name=csrf-token]")?.content ?? "";
@@ -13,7 +13,10 @@ export async function call(path, { method = "POST", body, type = "application/js
   const headers = { "X-CSRF-Token": token, "X-Tensorgate-Timing": "1" };
   if (body !== undefined) headers["Content-Type"] = type;
   if (variant()) headers.Canary = variant();
-  return fetch(`${relay}${path}`, { method, headers, body, signal, credentials: "same-origin", redirect: "error" });
+  const response = await fetch(`${relay}${path}`, { method, headers, body, signal, redirect: "error" });
+  // What a service answers has a request id; without one it is the console itself that does not know who this is.
+  if (response.status === 401 && !response.headers.has("x-request-id")) throw new Error(word("test.signed_out"));
+  return response;
 }
 
 export function socket(path) {
