@@ -1,5 +1,6 @@
 """Forms read as the API's bodies: what a person typed, as the data that the endpoint takes; it says what is wrong."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -13,7 +14,7 @@ LIMITS = ("requests_per_second", "concurrency", "queue", "deadline_ms")
 def number(text: str) -> Any:
     """A number if it is one; else the text, which the API refuses in its own words."""
     text = text.strip()
-    if text.isascii() and text.isdecimal() and len(text) < 19:
+    if re.fullmatch(r"-?[0-9]{1,18}", text):
         return int(text)
     try:
         return float(text)
