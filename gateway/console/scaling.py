@@ -21,8 +21,11 @@ EXAMPLE = (
 async def _scaling(visit: Visit, status: int = 200, **given: Any) -> Response:
     decisions = await visit.call("GET", f"{_SERVICE}/scaling/decisions")
     given = {"error": None, "simulated": None, "series": EXAMPLE, **given}
+    service = await visit.call("GET", _SERVICE)
+    # What was typed stays in the form...
+    rule = forms.scaling(visit.form) if visit.field("mode") == "elastic" else service["config"]["scaling"]
     return await shown(
-        visit, "scaling.html", "scaling", status, decisions=decisions[:-51:-1], metrics=METRICS, typed=visit.form,
+        visit, "scaling.html", "scaling", status, service=service, decisions=decisions[:-51:-1], metrics=METRICS, rule=rule,
         **given,
     )  # fmt: skip
 

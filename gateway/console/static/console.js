@@ -1,8 +1,19 @@
 // What every page does beyond links and forms: asks before it destroys, copies, and shows what a slider says.
 
+const question = document.getElementById("question");
+
 document.addEventListener("submit", (event) => {
-  const question = event.submitter?.dataset.confirm;
-  if (question && !window.confirm(question)) event.preventDefault();
+  const button = event.submitter;
+  if (!button?.dataset.confirm || button.dataset.confirmed) return;
+  event.preventDefault();
+  document.getElementById("question-text").textContent = button.dataset.confirm;
+  question.returnValue = "";
+  question.addEventListener("close", () => {
+    if (question.returnValue !== "yes") return;
+    button.dataset.confirmed = "yes";
+    button.form.requestSubmit(button);
+  }, { once: true });
+  question.showModal();
 });
 
 document.addEventListener("click", async (event) => {
