@@ -25,8 +25,8 @@ async def _scaling(visit: Visit, status: int = 200, **given: Any) -> Response:
     # What was typed stays in the form...
     rule = forms.scaling(visit.form) if visit.field("mode") == "elastic" else service["config"]["scaling"]
     return await shown(
-        visit, "scaling.html", "scaling", status, service=service, decisions=decisions[:-51:-1], metrics=METRICS, rule=rule,
-        **given,
+        visit, "scaling.html", "scaling", status, service=service, decisions=decisions[:-51:-1], metrics=METRICS,
+        rule=rule, **given,
     )  # fmt: skip
 
 
