@@ -23,10 +23,10 @@ _TYPES: dict[str, Mode] = {"openai": "chat"}
 WORDS = (
     "argmax", "broke_off", "canary", "copied", "first_token", "headers", "in_gateway", "least", "mode_chat",
     "mode_image", "mode_paint", "mode_tensor", "more_rows", "most", "no_answer", "no_history", "no_models",
-    "no_preview", "not_a_picture", "not_json", "output", "protocol_http", "protocol_sagemaker", "protocol_seldon",
-    "protocol_tfserving", "protocol_v2", "raw", "role_assistant", "role_user", "round_trip", "row", "shape",
-    "shown_below", "signed_out", "stable", "stopped", "timing", "tokens", "too_large", "too_many_pixels", "values",
-    "version",
+    "no_preview", "not_a_picture", "nothing_found", "not_json", "output", "protocol_http", "protocol_sagemaker",
+    "protocol_seldon", "protocol_tfserving", "protocol_v2", "raw", "role_assistant", "role_user", "round_trip",
+    "row", "shape", "shown_below", "signed_out", "stable", "stopped", "timing", "tokens", "too_large",
+    "too_many_pixels", "values", "version",
 )  # fmt: skip
 """Keys of the catalogue, below `test.`, that the scripts say."""
 

@@ -72,6 +72,21 @@ def test_boxes_are_drawn(try_out: TryOut, form: str) -> None:
     assert first["height"] == pytest.approx(40 * scale, abs=2 * scale)
 
 
+def test_a_detector(try_out: TryOut) -> None:
+    """A detection model's page begins with pictures; the face is boxed where the answer says, and a digit has none."""
+    page = try_out("faces", model="faces").page
+    expect(page.locator("#mode-image")).to_be_visible()
+    choose(page, "astronaut.png", DIGIT.with_name("astronaut.png").read_bytes())
+    send(page)
+    (found,) = json.loads(page.locator("#image-result pre").first.text_content() or "")["predictions"]
+    assert len(found["dobjects"]) > 0
+    assert drawn(page) == found["dobjects"]
+    choose(page)
+    send(page)
+    expect(page.locator("#image-result")).to_contain_text("Nothing was found")
+    assert drawn(page) == []
+
+
 def test_the_threshold_hides(try_out: TryOut) -> None:
     """Boxes below the least confidence go, and come back; by keyboard too."""
     page = try_out("finder", model="finder").page
@@ -83,6 +98,14 @@ def test_the_threshold_hides(try_out: TryOut) -> None:
     page.focus("#image-threshold")
     page.keyboard.press("ArrowLeft")
     assert drawn(page) == BOXES
+
+
+def test_classes_are_named(try_out: TryOut) -> None:
+    """Where a classifier names its classes, so does the place of the greatest score."""
+    page = try_out("photos", model="imagenet").page
+    choose(page, "coffee.png", DIGIT.with_name("coffee.png").read_bytes())
+    send(page)
+    expect(page.locator("#image-result tbody tr").nth(1)).to_contain_text("0 (espresso)")
 
 
 def test_scores_are_listed(try_out: TryOut) -> None:

@@ -76,10 +76,12 @@ function told(response, text) {
   } catch {
     // not JSON: the raw answer says it all
   }
-  detections = (response.ok && detectionsIn(answer)) || [];
+  const found = response.ok ? detectionsIn(answer) : null;
+  detections = found ?? [];
   redraw();
   if (!response.ok) return element("p", { class: "reason" }, reasonIn(text));
-  return answer === null || detections.length ? null : table(answer);
+  if (found) return found.length ? null : element("p", {}, word("test.nothing_found"));
+  return answer === null ? null : table(answer);
 }
 
 function redraw() {
@@ -90,7 +92,7 @@ function redraw() {
   const shown = draw(byId("image-boxes"), picture.width || 1, picture.height || 1, detections, threshold);
   fill(
     byId("image-classes"),
-    ...shown.map((one) => element("li", {}, `${one.label} `, element("b", {}, `${(one.confidence * 100).toFixed(1)}%`), ` [${one.box.join(", ")}]`)),
+    ...shown.map((one) => element("li", {}, `${one.label} `, element("b", {}, `${(one.confidence * 100).toFixed(1)}%`), ` [${one.box.map((side) => Number(side.toFixed(1))).join(", ")}]`)),
   );
 }
 

@@ -10,8 +10,12 @@ const MOST_RAW = 200_000;
 
 export function table(answer) {
   const head = ["output", "row", "shape", "least", "most", "argmax", "values"];
-  const rows = outputsIn(answer).flatMap((output) => output.rows.map((row, number) => [output, row, number]));
-  const body = rows.slice(0, MOST_ROWS).map(([output, row, number]) => line(output, row, number));
+  const outputs = outputsIn(answer);
+  const classes = outputs.find((output) => output.name === "classes")?.rows ?? [];
+  const rows = outputs.flatMap((output) => output.rows.map((row, number) => [output, row, number]));
+  const body = rows
+    .slice(0, MOST_ROWS)
+    .map(([output, row, number]) => line(output.name, row, number, output.labels ?? classes[number] ?? []));
   const shown = element(
     "table",
     { class: "results" },
@@ -22,23 +26,29 @@ export function table(answer) {
   return element("div", { class: "scroll" }, shown, more > 0 ? element("p", {}, word("test.more_rows", { count: more })) : null);
 }
 
-function line(output, row, number) {
+// `labels` are the names of the row's places, if they have any.
+function line(name, row, number, labels) {
   const found = statistics(row);
   const many = found !== null && found.count > 1;
-  const best = many ? `${found.at}${output.labels?.[found.at] ? ` (${output.labels[found.at]})` : ""}` : "";
+  const label = many && Array.isArray(labels) && labels.length === found.count ? ` (${labels[found.at]})` : "";
   const cells = [
-    output.name,
+    name,
     number,
     `[${shapeOf(row).join(", ")}]`,
     many ? written(found.least) : "",
     many ? written(found.most) : "",
-    best,
-    short(typeof row === "string" ? row : JSON.stringify(row)),
+    many ? `${found.at}${label}` : "",
+    short(spelt(row)),
   ];
   return element("tr", {}, ...cells.map((cell) => element("td", {}, String(cell))));
 }
 
-export const written = (number) => (Number.isInteger(number) ? String(number) : String(Number(number.toPrecision(6))));
+function spelt(row) {
+  if (typeof row === "string") return row;
+  return Array.isArray(row) ? `[${row.map((one) => JSON.stringify(one)).join(", ")}]` : JSON.stringify(row);
+}
+
+export const written = (number) => (Number.isInteger(number) ? String(number) : String(Number(number.toPrecision(5))));
 
 function short(text = "") {
   return text.length > MOST_TEXT ? `${text.slice(0, MOST_TEXT)}…` : text;
