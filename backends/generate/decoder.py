@@ -68,6 +68,7 @@ class SlotDecoder:
         self._logits = np.empty((rows, self.vocabulary), self._logits_dtype)
         self._tokens = np.zeros((slots, 1), np.int64)
         self._lengths = np.zeros((slots, 1), np.int64)
+        self._places, self._ones = np.arange(length + 1), np.ones((1, length + 1), np.int64)
         self._steps = [self._step(rows) for rows in range(1, slots + 1)]
         self._prompts = [self._binding(slice(slot, slot + 1)) for slot in range(slots)]
 
@@ -89,7 +90,8 @@ class SlotDecoder:
         self._tokens[:rows, 0] = tokens
         held = self._lengths[:rows]
         held[:, 0] = lengths
-        mask = (np.arange(max(lengths) + 1) <= held).astype(np.int64)
+        most = max(lengths) + 1
+        mask = self._ones[:, :most] if rows == 1 else (self._places[:most] <= held).astype(np.int64)
         return self._run(self._steps[rows - 1], mask, rows)
 
     def copy(self, source: int, target: int, length: int) -> None:

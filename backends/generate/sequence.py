@@ -78,6 +78,7 @@ class Choice:
         room = language.context - len(prompt)
         self.most_tokens = room if settings.max_tokens is None else min(room, settings.max_tokens)
         self._settings, self._language = settings, language
+        self._ends = language.eos | settings.stop_token_ids
         self._sampler = Sampler(settings, number, language.vocabulary.size, prompt)
         self._detokenizer = Detokenizer(language.vocabulary, language.marks if tools else frozenset())
         self._stops = Stops(settings.stop)
@@ -118,9 +119,8 @@ class Choice:
         """Draw the next token. Shapes: [vocabulary]."""
         settings, language = self._settings, self._language
         enough = self._constraint is not None or self.completion_tokens >= settings.min_tokens
-        ends = language.eos | settings.stop_token_ids
         allowed = None if self._constraint is None else self._constraint.allowed()
-        token = self._sampler.choose(logits, allowed, () if enough else ends)
+        token = self._sampler.choose(logits, allowed, () if enough else self._ends)
         self.tokens.append(token)
         delta = Delta(self.index, "", [], [], [token])
         if token in language.eos and not settings.ignore_eos:

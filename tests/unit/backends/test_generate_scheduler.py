@@ -260,3 +260,38 @@ def test_close_tells_whoever_waits() -> None:
             scheduler.submit(Job([_choice([5], 1)], False))
 
     asyncio.run(main())
+
+
+def test_a_reader_is_woken_at_a_pace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tokens that come faster than the pace are told together, before a step that takes long, and at the end."""
+
+    async def told(job: Job) -> list[int] | None:
+        """What the reader has by now; None where it still waits."""
+        reading = asyncio.ensure_future(job.deltas())
+        for _ in range(4):
+            await asyncio.sleep(0)
+        if reading.done():
+            return [token for delta in reading.result() for token in delta.tokens]
+        reading.cancel()
+        return None
+
+    async def main() -> None:
+        monkeypatch.setattr("backends.generate.scheduler.PACE_SECONDS", 1e9)
+        monkeypatch.setattr("backends.generate.scheduler.time.monotonic", lambda: 2e9)
+        scheduler = _scheduler(Recorder())
+        job, other = (Job([_choice([5, 6, index], 8)], True) for index in (7, 8))
+        expected = _expected([5, 6, 7], 8)[3:]
+        scheduler.submit(job)
+        scheduler.step()
+        assert expected[:2] == await told(job), "the first token is told at once"
+        scheduler.step()
+        scheduler.step()
+        assert await told(job) is None
+        scheduler.submit(other)
+        scheduler.step()
+        assert expected[2:5] == await told(job), "and what is held back, before another's prompt is read"
+        _finish(scheduler)
+        assert expected[5:] == await told(job)
+        assert await told(job) == []
+
+    asyncio.run(main())
