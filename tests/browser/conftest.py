@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from controlled import Platform
-from live import gateway
+from live import gateway, put_echo
 from visits import Chromium, Visit, visit
 
 MODELS = Path(__file__).resolve().parents[2] / "configs" / "models"
@@ -38,6 +38,7 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     shutil.copytree(MODELS, folder / "models")
     for name in ("finder", "talker"):
         shutil.copytree(DATA / name, folder / "models" / name)
+    put_echo(folder / "models", "exact", '[echo.inputs]\nx = { dtype = "int64", shape = [-1, 2] }\n')
     (folder / "gateway.toml").write_text(CONFIG)
     with gateway(folder / "gateway.toml") as live:
         yield Platform(live)

@@ -96,7 +96,7 @@ def test_stop_frees_the_slot(try_out: TryOut, platform: Platform) -> None:
     page = talker(try_out)
     say(page, "hello")
     expect(page.locator("#chat-log .assistant .text")).to_contain_text("0 ")
-    assert platform.metric(IN_FLIGHT) == 1
+    assert platform.metric(IN_FLIGHT) > 0
     page.click("#chat-stop")
     expect(page.locator("#chat-log .note")).to_be_visible()
     assert idle(platform)

@@ -91,6 +91,19 @@ def test_history(try_out: TryOut) -> None:
     expect(entries).to_have_count(0)
 
 
+def test_numbers_stay_exact(try_out: TryOut) -> None:
+    """Integers that JavaScript's numbers cannot hold go and come back as they are; what is no number is shown so."""
+    page = try_out("exact", model="exact").page
+    page.fill("#input-x", "[[9007199254740993, -9223372036854775808]]")
+    assert json.loads(page.input_value("#tensor-body")) == {"instances": [[9007199254740993, -9223372036854775808]]}
+    send(page)
+    assert cells(page, 0)[-1] == "[9007199254740993, -9223372036854775808]"
+    page = try_out("floats", model="echo").page
+    page.fill("#tensor-body", '{"instances": [[NaN, 1.0]]}')
+    send(page)
+    assert cells(page, 0)[-1] == '["NaN", 1]'
+
+
 def test_signed_out(try_out: TryOut) -> None:
     """Who has signed out in another tab is told so, not what programs are told."""
     visit = try_out("tensors", model="iris")

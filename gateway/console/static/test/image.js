@@ -5,6 +5,7 @@ import { call, reasonIn } from "./calls.js";
 import { data, service, word } from "./context.js";
 import { byId, element, fill, show } from "./dom.js";
 import { remember } from "./history.js";
+import { parse } from "./json.js";
 import { base64, look } from "./picture.js";
 import { showAnswer, showProblem, table } from "./results.js";
 import { headersOf, offer, python, quoted } from "./snippets.js";
@@ -72,7 +73,7 @@ async function send() {
 function told(response, text) {
   let answer = null;
   try {
-    answer = JSON.parse(text);
+    answer = parse(text);
   } catch {
     // not JSON: the raw answer says it all
   }

@@ -19,7 +19,7 @@ export function choose(mode, { focus = false } = {}) {
 
 function chosen() {
   try {
-    return sessionStorage.getItem(KEY);
+    return localStorage.getItem(KEY);
   } catch {
     return null;
   }
@@ -27,9 +27,9 @@ function chosen() {
 
 function keep(mode) {
   try {
-    sessionStorage.setItem(KEY, mode);
+    localStorage.setItem(KEY, mode);
   } catch {
-    // the choice is for this page only, then
+    // a forbidden storage: the choice is for this page only, then
   }
 }
 

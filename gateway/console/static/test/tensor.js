@@ -5,6 +5,7 @@ import { bodyBytes, signatures, word } from "./context.js";
 import { byId, element, fill, show } from "./dom.js";
 import { example, pretty, shapeText } from "./examples.js";
 import { onReplay, remember } from "./history.js";
+import { parse } from "./json.js";
 import { choose } from "./modes.js";
 import { bodyOf, nameOf, offered, pathOf } from "./protocols.js";
 import { showAnswer, showProblem, table } from "./results.js";
@@ -34,7 +35,7 @@ function values() {
   const found = {};
   for (const area of byId("tensor-fields").querySelectorAll("textarea")) {
     try {
-      found[area.dataset.input] = JSON.parse(area.value);
+      found[area.dataset.input] = parse(area.value);
     } catch (error) {
       throw new Error(`${area.dataset.input}: ${word("test.not_json")}: ${error.message}`);
     }
@@ -93,7 +94,7 @@ async function send() {
 function told(response, text) {
   if (!response.ok) return element("p", { class: "reason" }, reasonIn(text));
   try {
-    return table(JSON.parse(text));
+    return table(parse(text));
   } catch {
     return null; // not JSON: the raw answer says it all
   }
