@@ -60,10 +60,10 @@ class Fleet(Protocol):
         """How the variants of services with canaries do, added up over the processes."""
 
     async def loads(self) -> Mapping[str, Load]:
-        """How much the services have to do whose load decides how many nodes they have."""
+        """How much the deployments have to do whose load decides how many nodes they have, by their names."""
 
-    async def scale(self, service: str, nodes: int) -> None:
-        """So many nodes for that service from now on."""
+    async def scale(self, deployment: str, nodes: int) -> None:
+        """So many nodes for that deployment from now on."""
 
     def entrance(self) -> Entrance:
         """Where its services are called, and what opens them for those who have signed in."""

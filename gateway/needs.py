@@ -7,7 +7,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from gateway.canary import CANARY
 from gateway.config import ConfigError, ModelConfig, NodeConfig, ServiceConfig
+from gateway.deployments import deployments
 from gateway.interfaces import Backend, Scalable
 from gateway.repository import ModelFolder
 
@@ -38,7 +40,7 @@ NOTHING = Need()
 
 
 def needs(services: Mapping[str, ServiceConfig], nodes: Mapping[str, int]) -> dict[str, Need]:
-    """By model; `nodes` has those of services whose load decides. Services of one model share its nodes.
+    """By model; `nodes` has those of deployments whose load decides. Services of one model share its nodes.
 
     Raises ConfigError where two of them ask for other settings of it.
     """
@@ -57,18 +59,19 @@ def needs(services: Mapping[str, ServiceConfig], nodes: Mapping[str, int]) -> di
 
 def _asked(services: Mapping[str, ServiceConfig], nodes: Mapping[str, int]) -> Iterator[tuple[str, str, Need]]:
     for name, service in services.items():
-        if service.state != "running":
-            continue
-        elastic = service.scaling is not None
-        count = nodes.get(name, max(1, service.scaling.min)) if service.scaling is not None else service.nodes
-        own = Need(count, elastic, service.node, service.environment, service.parameters)
-        yield f"services.{name}", service.model or name, own
-        if service.canary is not None and service.canary.model not in ("", service.model or name):
-            yield (
-                f"services.{name}.canary",
-                service.canary.model,
-                replace(own, nodes=service.canary.nodes, scales=False),
-            )
+        if (
+            service.canary is not None
+            and service.canary.scaling
+            and service.canary.model in ("", service.model or name)
+        ):
+            text = "only a canary of another model has nodes of its own"
+            raise ConfigError(f"services.{name}.canary.scaling: {text}")
+    for one in deployments(services):
+        service = services[one.service]
+        where = f"services.{one.service}" + (".canary" if one.variant == CANARY else "")
+        count = nodes.get(one.name, max(1, one.scaling.min)) if one.scaling is not None else one.nodes
+        need = Need(count, one.scaling is not None, service.node, service.environment, service.parameters)
+        yield where, one.model, need
 
 
 def _own(need: Need) -> tuple[Any, ...] | None:

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterable, Mapping
 
-from gateway.config import ServiceConfig
+from gateway.config import ScalingConfig, ServiceConfig
+from gateway.deployments import deployments
 from gateway.interfaces import Scalable
 from gateway.loads import Load, Meter
 from gateway.models import Models
 from gateway.needs import needs, scalable
 from gateway.types import RequestSeries
+from gateway.variants import Tallies
 
 
 class Nodes:
@@ -18,12 +20,13 @@ class Nodes:
         models: Models,
         busy: Callable[[str], tuple[int, int]],
         series: Callable[[], Iterable[RequestSeries]],
+        variants: Callable[[], Tallies],
     ) -> None:
         self._models = models
         self._services: Mapping[str, ServiceConfig] = {}
         self._by_load: dict[str, int] = {}
-        """Nodes of the services whose load decides."""
-        self._meter = Meter(busy, series, self._of)
+        """Nodes of the deployments whose load decides."""
+        self._meter = Meter(busy, series, variants, self._of)
 
     def check(self, services: Mapping[str, ServiceConfig]) -> None:
         """Raise ConfigError for services that ask for what cannot be had together."""
@@ -31,23 +34,25 @@ class Nodes:
 
     def adopt(self, services: Mapping[str, ServiceConfig]) -> None:
         """Give these what they ask for from now on."""
+        # A canary that takes over has the nodes that it had.
+        before = {(one.service, one.model): self._by_load.get(one.name) for one in deployments(self._services)}
         self._services = services
         self._by_load = {
-            name: min(max(self._by_load.get(name, max(1, one.scaling.min)), one.scaling.min), one.scaling.max)
-            for name, one in services.items()
-            if one.scaling is not None and one.state == "running"
+            one.name: _within(one.scaling, before.get((one.service, one.model)) or self._by_load.get(one.name))
+            for one in deployments(services)
+            if one.scaling is not None
         }
         self._follow()
 
-    def scale(self, service: str, nodes: int) -> None:
-        """So many for that service from now on."""
-        if service in self._by_load:
-            self._by_load[service] = nodes
+    def scale(self, deployment: str, nodes: int) -> None:
+        """So many for that deployment from now on."""
+        if deployment in self._by_load:
+            self._by_load[deployment] = nodes
             self._follow()
 
     def loads(self) -> dict[str, Load]:
-        """How much the services have to do whose load decides."""
-        elastic = {name: one for name, one in self._services.items() if name in self._by_load}
+        """How much the deployments have to do whose load decides."""
+        elastic = [one for one in deployments(self._services) if one.name in self._by_load]
         return {
             name: Load(load.ready, self._by_load[name], load.metrics)
             for name, load in self._meter.look(elastic).items()
@@ -68,6 +73,11 @@ class Nodes:
         found = [scalable(loaded.backend) for loaded in known.versions.values()] if known else []
         return [one for one in found if one is not None]
 
-    def _of(self, name: str, service: ServiceConfig) -> Scalable | None:
-        known = self._models.get(service.model or name)
+    def _of(self, model: str) -> Scalable | None:
+        known = self._models.get(model)
         return scalable(known.latest.backend) if known and known.latest else None
+
+
+def _within(scaling: ScalingConfig, nodes: int | None) -> int:
+    """As many, or what the rule begins with, between its bounds."""
+    return min(max(max(1, scaling.min) if nodes is None else nodes, scaling.min), scaling.max)

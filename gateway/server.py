@@ -125,7 +125,7 @@ class Assembly:
             self.log,
             self.bounds.bodies,
         )
-        self.nodes = Nodes(self.models, self._busy, self.observer.series)
+        self.nodes = Nodes(self.models, self._busy, self.observer.series, self.observer.variants.tallies)
         self.nodes.adopt(config.services)
         self.rpc: Rpc | None = None
         if config.gateway.grpc_port:
@@ -265,12 +265,12 @@ class Lone:
         return self._assembly.observer.variants.tallies()
 
     async def loads(self) -> Mapping[str, Load]:
-        """How much the services have to do whose load decides how many nodes they have."""
+        """How much the deployments have to do whose load decides how many nodes they have."""
         return self._assembly.nodes.loads()
 
-    async def scale(self, service: str, nodes: int) -> None:
-        """So many nodes for that service from now on."""
-        self._assembly.nodes.scale(service, nodes)
+    async def scale(self, deployment: str, nodes: int) -> None:
+        """So many nodes for that deployment from now on."""
+        self._assembly.nodes.scale(deployment, nodes)
 
     def entrance(self) -> Entrance:
         """Where its services are called, and what opens them for those who have signed in."""

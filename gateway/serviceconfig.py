@@ -146,7 +146,9 @@ class CanaryConfig(Struct, frozen=True, forbid_unknown_fields=True):
     weight: Percent = 0
     """Percent of the requests that name neither a version nor a variant."""
     nodes: Annotated[int, Meta(ge=1, le=1024)] = 1
-    """How many nodes its model has of its own."""
+    """How many nodes its model has of its own, unless `scaling` decides."""
+    scaling: ScalingConfig | None = None
+    """Its nodes follow its load, not the service's."""
     shadow: ShadowConfig = ShadowConfig()
     analysis: AnalysisConfig | None = None
     halted: str = ""

@@ -110,7 +110,7 @@ class Supervisor:
         """Of none: where each process has workers of its own, their number is fixed."""
         return {}
 
-    async def scale(self, service: str, nodes: int) -> None:
+    async def scale(self, deployment: str, nodes: int) -> None:
         """Nothing follows, as `loads` tells of none."""
 
     def entrance(self) -> Entrance:

@@ -44,7 +44,7 @@ class Fleet:
     async def loads(self) -> Mapping[str, Load]:
         return {}
 
-    async def scale(self, service: str, nodes: int) -> None:
+    async def scale(self, deployment: str, nodes: int) -> None:
         """Nobody follows."""
 
     def entrance(self) -> Entrance:

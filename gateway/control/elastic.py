@@ -10,12 +10,13 @@ import msgspec
 from gateway.config import ServiceConfig
 from gateway.control.scaling import Decision, History, decide
 from gateway.control.store import NewEvent
+from gateway.deployments import Deployment, deployments
 from gateway.fleet import Fleet
 from gateway.periodic import again_and_again
 
 LOOK_SECONDS = 1.0
 KEPT = 300
-"""Decisions of a service that are remembered for whoever looks."""
+"""Decisions of a deployment that are remembered for whoever looks."""
 
 Note = Callable[[NewEvent], Awaitable[None]]
 
@@ -36,38 +37,39 @@ class Elastic:
         self._fleet = fleet
         self._note = note
         self._clock = clock
-        self._histories: dict[str, History] = {}
+        self._histories: dict[tuple[str, str], History] = {}
+        """By service and model, so that a canary that takes over brings its own along."""
         self.decisions: dict[str, deque[Decision]] = {}
-        """The latest of each service, oldest first."""
+        """The latest of each deployment, oldest first."""
 
     async def run(self, seconds: float = LOOK_SECONDS) -> None:
         """Look again and again, until cancelled."""
         await again_and_again(self.look, seconds, log, "the services' loads could not be looked at")
 
     async def look(self) -> None:
-        """Judge every service once, and carry out what follows."""
-        elastic = {
-            name: one.scaling
-            for name, one in self._services().items()
-            if one.scaling is not None and one.state == "running"
-        }
-        self._histories = {name: history for name, history in self._histories.items() if name in elastic}
+        """Judge every deployment once, and carry out what follows."""
+        elastic = {one.name: one for one in deployments(self._services()) if one.scaling is not None}
+        known = {(one.service, one.model) for one in elastic.values()}
+        self._histories = {key: history for key, history in self._histories.items() if key in known}
         self.decisions = {name: kept for name, kept in self.decisions.items() if name in elastic}
         if not elastic:
             return
         loads = await self._fleet.loads()
-        for name, scaling in elastic.items():
+        for name, one in elastic.items():
             load = loads.get(name)
-            if load is None:
+            if load is None or one.scaling is None:
                 continue
-            before = self._histories.get(name, History())
-            decision, self._histories[name] = decide(scaling, load.wanted, load.metrics, self._clock(), before)
+            key = (one.service, one.model)
+            before = self._histories.get(key, History())
+            decision, self._histories[key] = decide(one.scaling, load.wanted, load.metrics, self._clock(), before)
             self.decisions.setdefault(name, deque(maxlen=KEPT)).append(decision)
             if decision.changes:
-                await self._carry_out(name, decision)
+                await self._carry_out(one, decision)
 
-    async def _carry_out(self, name: str, decision: Decision) -> None:
-        await self._fleet.scale(name, decision.target)
-        text = f"{name}: {decision.nodes} -> {decision.target} nodes, {decision.want} wanted: {decision.rule}"
+    async def _carry_out(self, deployment: Deployment, decision: Decision) -> None:
+        await self._fleet.scale(deployment.name, decision.target)
+        text = (
+            f"{deployment.name}: {decision.nodes} -> {decision.target} nodes, {decision.want} wanted: {decision.rule}"
+        )
         log.info("%s", text)
-        await self._note(NewEvent("scale", name, text, msgspec.to_builtins(decision)))
+        await self._note(NewEvent("scale", deployment.service, text, msgspec.to_builtins(decision)))

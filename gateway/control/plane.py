@@ -22,6 +22,8 @@ from gateway.fleet import Fleet
 from gateway.rollout import Decision, carried_out
 
 R = TypeVar("R")
+Telling = Callable[[Sequence[Change]], Sequence[NewEvent]]
+"""The events of what has changed."""
 Edit = Callable[[ServiceConfig], ServiceConfig]
 
 SYSTEM = "tensorgate"
@@ -81,7 +83,7 @@ class Control:
         self,
         actor: str,
         change: Callable[[dict[str, ServiceConfig]], None],
-        happened: Sequence[NewEvent] = (),
+        happened: Sequence[NewEvent] | Telling = (),
         note: str = "",
     ) -> Outcome:
         """Change the services, publish them, and remember it. Raises ControlError, and then nothing has changed."""
@@ -94,7 +96,11 @@ class Control:
             raise
 
     async def _act(
-        self, actor: str, change: Callable[[dict[str, ServiceConfig]], None], happened: Sequence[NewEvent], note: str
+        self,
+        actor: str,
+        change: Callable[[dict[str, ServiceConfig]], None],
+        happened: Sequence[NewEvent] | Telling,
+        note: str,
     ) -> Outcome:
         async with self._turn:
             before = self.head
@@ -105,8 +111,9 @@ class Control:
                 return Outcome(before, ())
             await self._publish(after)
             try:
+                events = happened(found) if callable(happened) else happened
                 note = note or "; ".join(told(one) for one in found)[:1000]
-                self.head = await self.blocking(self.store.commit, after, actor, note, happened)
+                self.head = await self.blocking(self.store.commit, after, actor, note, events)
             except BaseException:
                 await self._publish(before.services)
                 raise

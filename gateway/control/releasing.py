@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gateway import keys
+from gateway.canary import CANARY, STABLE
 from gateway.config import CanaryConfig, KeyConfig, KeyLimitsConfig, ScalingConfig, ServiceConfig
 from gateway.control import changes
 from gateway.control.endpoint import Ask, Endpoint, Reply
@@ -205,8 +206,11 @@ async def _fix(ask: Ask) -> Reply:
 
 async def _decisions(ask: Ask) -> tuple[Decision, ...]:
     name, _ = ask.service("view")
-    elastic = ask.control.elastic
-    return tuple(elastic.decisions.get(name, ())) if elastic is not None else ()
+    elastic, variant = ask.control.elastic, ask.query.get("variant") or STABLE
+    if variant not in (STABLE, CANARY):
+        raise Invalid(f"expected {STABLE} or {CANARY}, got {variant[:32]!r}", "variant")
+    deployment = f"{name}/{CANARY}" if variant == CANARY else name
+    return tuple(elastic.decisions.get(deployment, ())) if elastic is not None else ()
 
 
 async def _simulate(ask: Ask) -> tuple[Decision, ...]:
@@ -242,7 +246,7 @@ ENDPOINTS = (
     Endpoint("PUT", f"{_SERVICE}/scaling", "Let the load decide how many nodes there are", "member", _scale,
              ScalingConfig, dict, "operate"),
     Endpoint("GET", f"{_SERVICE}/scaling/decisions", "The latest decisions, oldest first", "member", _decisions, None,
-             tuple[Decision, ...], "view"),
+             tuple[Decision, ...], "view", ("variant",)),
     Endpoint("PUT", f"{_SERVICE}/nodes", "Have a fixed number of nodes", "member", _fix, Nodes, dict, "operate"),
     Endpoint("POST", "/scaling/simulate", "Try a scaling rule on a series of loads", "member", _simulate, Simulation,
              tuple[Decision, ...]),

@@ -66,7 +66,7 @@ class Prepared:
             held.update(after)
 
         try:
-            await control.act(seeding.ACTOR, change, note=seeding.NOTE)
+            await control.act(seeding.ACTOR, change, seeding.seeded, seeding.NOTE)
             await control.blocking(control.store.set, seeding.SETTING, seed)
         except ControlError as error:
             raise ConfigError(f"services.{error.field}: {error}" if error.field else str(error)) from None

@@ -4,7 +4,7 @@ Others stay, unless `prune` is set. What people have changed since by API stays 
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 from msgspec.structs import replace
@@ -42,9 +42,14 @@ def sow(store: Store, config: Config) -> tuple[Change, ...]:
     after = sown(before, config.services, config.gateway.prune)
     found = plan(before, after)
     if found:
-        store.commit(after, ACTOR, NOTE, [NewEvent("seed", one.service, told(one)) for one in found])
+        store.commit(after, ACTOR, NOTE, seeded(found))
     store.set(SETTING, seed)
     return found
+
+
+def seeded(found: Iterable[Change]) -> list[NewEvent]:
+    """What is remembered of what the file has changed."""
+    return [NewEvent("seed", one.service, told(one)) for one in found]
 
 
 def sown(

@@ -190,6 +190,8 @@ def test_the_file_is_read_again_on_a_signal(config: Path) -> None:
         names = ["digits", "flowers", "made"]
         assert becomes(lambda: sorted(one["name"] for one in admin("GET", "/services")["services"]) == names, 10.0)
         assert admin("GET", "/services/flowers")["owner"] == "ada"
+        told = [(one["actor"], one["kind"], one["service"]) for one in admin("GET", "/events")[:2]]
+        assert sorted(told) == [("file", "seed", "digits"), ("file", "seed", "flowers")]
         revision = admin("GET", "/revisions")[0]["number"]
         config.write_text(CONFIG + "[services.wrong")
         live.process.send_signal(signal.SIGHUP)

@@ -1,12 +1,14 @@
 """Services with nodes on a running gateway: more under load and fewer after it, without a failed request."""
 
 import os
+import shutil
 import signal
 import threading
 import time
 from pathlib import Path
 
 import httpx
+from admin import Admin
 from live import LiveGateway, becomes, gateway
 
 CLASS = """
@@ -48,23 +50,29 @@ def ask(live: LiveGateway) -> httpx.Response:
     return httpx.post(f"{live.url}/services/slow/api/v1.0/predictions", json={"data": {"ndarray": [[1]]}}, timeout=30)
 
 
+def press(live: LiveGateway, processes: int) -> list[tuple[int, int]]:
+    """Ask from twelve sides until so many processes have answered; each answer's status and process."""
+    seen: list[tuple[int, int]] = []
+    until = time.monotonic() + 30
+
+    def load() -> None:
+        while time.monotonic() < until and len({pid for _, pid in seen}) < processes:
+            reply = ask(live)
+            pid = int(reply.json()["data"]["ndarray"][0][0]) if reply.status_code == 200 else 0
+            seen.append((reply.status_code, pid))
+
+    threads = [threading.Thread(target=load) for _ in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return seen
+
+
 def test_nodes_follow_the_load(tmp_path: Path) -> None:
     """Up step by step while requests wait, down after the window, and nobody notices."""
     with gateway(put(tmp_path)) as live:
-        seen: list[tuple[int, int]] = []
-        until = time.monotonic() + 5
-
-        def load() -> None:
-            while time.monotonic() < until:
-                reply = ask(live)
-                pid = int(reply.json()["data"]["ndarray"][0][0]) if reply.status_code == 200 else 0
-                seen.append((reply.status_code, pid))
-
-        threads = [threading.Thread(target=load) for _ in range(12)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        seen = press(live, 3)
         assert {200} == {status for status, _ in seen}
         assert len({pid for _, pid in seen}) == 3
         live.wait_for_log("slow: 2 -> 3 nodes")
@@ -78,6 +86,28 @@ def test_nodes_follow_the_load(tmp_path: Path) -> None:
         assert len(left) == 1
         gone = {pid for _, pid in seen} - left
         assert becomes(lambda: not any(Path(f"/proc/{pid}").exists() for pid in gone), 5.0)
+
+
+def test_a_canary_has_a_rule_of_its_own(tmp_path: Path) -> None:
+    """Its load scales it, not the service; when it takes over it has the nodes that it had."""
+    config = put(tmp_path)
+    shutil.copytree(tmp_path / "models" / "slow", tmp_path / "models" / "other")
+    rule = "{ min = 1, max = 3, window_seconds = 60, expectations = [{ metric = 'concurrency', value = 2 }] }"
+    patient = CONFIG.replace("window_seconds = 2", "window_seconds = 60")
+    config.write_text(patient + f'[services.slow.canary]\nmodel = "other"\nweight = 100\nscaling = {rule}\n')
+    with gateway(config) as live:
+        admin = Admin(live)
+        assert {200} == {status for status, _ in press(live, 3)}
+        live.wait_for_log("-> 3 nodes")
+        assert "slow: 1 ->" not in live.errors()
+        decisions = admin("GET", "/services/slow/scaling/decisions?variant=canary")
+        assert decisions[-1]["target"] == 3
+        assert "slow/canary" in next(one["text"] for one in admin("GET", "/events") if one["kind"] == "scale")
+        assert {1} == {one["nodes"] for one in admin("GET", "/services/slow/scaling/decisions")}
+        event = next(one for one in admin("GET", "/events?service=slow") if one["kind"] == "scale")
+        assert event["data"]["readings"][0]["metric"] == "concurrency"
+        admin("POST", "/services/slow/canary/takeover")
+        assert len({pid for _, pid in press(live, 3)}) == 3
 
 
 def test_a_service_s_environment_lies_over_the_package_s(tmp_path: Path) -> None:

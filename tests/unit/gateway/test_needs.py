@@ -28,6 +28,7 @@ def folder(**config: Any) -> ModelFolder:
         ({"a": {"model": "m", "nodes": 3}, "b": {"model": "m", "nodes": 2, "state": "stopped"}}, 3),
         ({"a": {"model": "m", "scaling": {"min": 2, "max": 5}}}, 2),
         ({"a": {"model": "x", "canary": {"model": "m", "nodes": 4}}}, 4),
+        ({"a": {"model": "x", "nodes": 9, "canary": {"model": "m", "scaling": {"min": 2, "max": 5}}}}, 2),
     ],
 )
 def test_nodes_of_all_running_services_add_up(tables: dict[str, Any], nodes: int) -> None:
@@ -39,6 +40,21 @@ def test_load_decides_for_elastic_services() -> None:
     """What was decided counts, not the minimum."""
     found = needs(services(a={"model": "m", "scaling": {"min": 1, "max": 8}}), {"a": 6})["m"]
     assert (found.nodes, found.scales) == (6, True)
+
+
+def test_a_canary_s_load_decides_for_it_alone() -> None:
+    """What was decided for the canary is not its service's, which may be elastic as well."""
+    rule = {"min": 1, "max": 8}
+    both = services(a={"model": "m", "scaling": rule, "canary": {"model": "n", "scaling": rule}})
+    found = needs(both, {"a": 2, "a/canary": 5})
+    assert [(found[model].nodes, found[model].scales) for model in "mn"] == [(2, True), (5, True)]
+
+
+@pytest.mark.parametrize("canary", [{}, {"model": "a"}])
+def test_only_a_canary_of_another_model_scales(canary: dict[str, Any]) -> None:
+    """One of the service's own model has no nodes that could be more or fewer."""
+    with pytest.raises(ConfigError, match=r"services\.a\.canary\.scaling: only a canary of another model"):
+        needs(services(a={"canary": {**canary, "scaling": {}}}), {})
 
 
 def test_services_that_ask_for_different_things_are_refused() -> None:
