@@ -11,6 +11,7 @@ from PIL.ImageFile import ImageFile
 from backends._image_files import MOST_PIXELS, ImageError, count_pixels, header, pixels
 from backends._image_fitting import Fit, Frame, Placement, Resize
 from backends._image_layout import Arrangement, Layout
+from backends._svg import DrawError, draw, is_svg
 from gateway.errors import InvalidTensor, LoadFailed
 from gateway.types import Tensor
 
@@ -29,6 +30,8 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     """The input that takes images, by its name in a signature or in the model; may be left out if there is one only."""
     size: tuple[Side, Side] | None = None
     """Height and width that every image is resized to; by default the model's own, else the image's."""
+    longest: Side | None = None
+    """Where images keep their own size: those with a longer side are made smaller, in their proportions."""
     layout: Layout | None = None
     """How the pixels lie: nhwc, nchw, nhw (grey, without an axis for it) or flat; by default told from the shape."""
     channels: Annotated[int, Meta(ge=1, le=4)] | None = None
@@ -55,7 +58,7 @@ class Decoder:
     def __init__(self, config: Config, arrangement: Arrangement) -> None:
         channels = arrangement.channels
         self._arrangement = arrangement
-        self._frame = Frame(arrangement.size, channels, config.resize, config.fit, config.background)
+        self._frame = Frame(arrangement.size, config.longest, channels, config.resize, config.fit, config.background)
         self._max_pixels = config.max_pixels
         self._max_images = config.max_images
         self._scale = np.float32(config.scale)
@@ -83,6 +86,8 @@ class Decoder:
         Raises InvalidTensor, naming the item and what is wrong with it.
         """
         items = self._items(name, array)
+        if any(map(is_svg, items)):
+            items = await self._drawn(name, items)
         if sum(map(len, items)) > INLINE_BYTES:
             return await asyncio.to_thread(lambda: self._seen(name, self._opened(name, items), together))
         images = self._opened(name, items)
@@ -107,6 +112,15 @@ class Decoder:
                     f"but an image is binary{hint}"
                 )
         return items
+
+    async def _drawn(self, name: str, items: Sequence[bytes]) -> list[bytes]:
+        """The images, those that are drawings made into PNG."""
+        places = [place for place, item in enumerate(items) if is_svg(item)]
+        try:
+            drawn = dict(zip(places, await draw([items[place] for place in places], self._max_pixels), strict=True))
+        except DrawError as error:
+            raise InvalidTensor(f'input "{name}": item {places[error.place]} is {error}') from None
+        return [drawn.get(place, item) for place, item in enumerate(items)]
 
     def _opened(self, name: str, items: Sequence[bytes]) -> list[ImageFile]:
         images: list[ImageFile] = []

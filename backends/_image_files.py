@@ -1,6 +1,6 @@
-"""PNG and JPEG to pixels, with the size known and judged before anything is decoded.
+"""PNG, JPEG and WebP to pixels, with the size known and judged before anything is decoded.
 
-The two formats' own classes are used rather than `Image.open`, which loads plugins for fifty others and has one limit
+The formats' own classes are used rather than `Image.open`, which loads plugins for fifty others and has one limit
 on pixels for the whole process.
 """
 
@@ -12,15 +12,16 @@ from PIL import Image, ImageOps
 from PIL.ImageFile import ImageFile
 from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
+from PIL.WebPImagePlugin import WebPImageFile
 
 from backends._image_fitting import Frame, Placement, fitted
-from backends._image_parts import JPEG_MAGIC, PNG_MAGIC, PartsError, lean
+from backends._image_parts import JPEG_MAGIC, PNG_MAGIC, PartsError, is_webp, lean, webp_size
 from gateway.types import Tensor
 
 MOST_PIXELS = 89_000_000
 """Pillow warns about anything larger wherever it crops."""
-
-_FORMATS = ((PNG_MAGIC, PngImageFile), (JPEG_MAGIC, JpegImageFile))
+MOST_WEBP_PIXELS = 1 << 24
+"""Of one image: decoding takes 20 bytes of memory for a pixel, four times as much as other formats."""
 
 
 class ImageError(Exception):
@@ -29,16 +30,35 @@ class ImageError(Exception):
 
 def header(data: bytes) -> ImageFile:
     """The image with its size known and its pixels not yet decoded. Raises ImageError."""
-    for magic, kind in _FORMATS:
-        if data.startswith(magic):
-            try:
-                return kind(io.BytesIO(lean(data)))
-            except PartsError as error:
-                raise ImageError(str(error)) from None
-            except Exception:
-                # Pillow raises whatever its parsers stumble over: SyntaxError, OSError, ValueError, struct.error ...
-                raise ImageError("damaged or cut short") from None
-    raise ImageError("neither a PNG nor a JPEG image")
+    kind = _kind(data)
+    try:
+        if kind is WebPImageFile:
+            _check_webp(data)
+        return kind(io.BytesIO(lean(data)))
+    except PartsError as error:
+        raise ImageError(str(error)) from None
+    except ImageError:
+        raise
+    except Exception:
+        # Pillow raises whatever its parsers stumble over: SyntaxError, OSError, ValueError, struct.error ...
+        raise ImageError("damaged or cut short") from None
+
+
+def _kind(data: bytes) -> type[ImageFile]:
+    if data.startswith(PNG_MAGIC):
+        return PngImageFile
+    if data.startswith(JPEG_MAGIC):
+        return JpegImageFile
+    if is_webp(data):
+        return WebPImageFile
+    raise ImageError("no PNG, JPEG, WebP or SVG image")
+
+
+def _check_webp(data: bytes) -> None:
+    """NOTE: Pillow's plugin makes room for the pixels as soon as it sees the file."""
+    width, height = webp_size(data)
+    if width * height > MOST_WEBP_PIXELS:
+        raise ImageError(f"a WebP image of {width} x {height} pixels; at most {MOST_WEBP_PIXELS} are taken")
 
 
 def count_pixels(images: Iterable[ImageFile], frame: Frame) -> int:

@@ -26,6 +26,8 @@ class Frame(Struct, frozen=True):
 
     size: tuple[int, int] | None
     """Height and width; None keeps the image's own."""
+    longest: int | None
+    """The most pixels of either side, where the image keeps its own size."""
     channels: int
     resize: Resize
     fit: Fit
@@ -50,17 +52,24 @@ class Placement(Struct, frozen=True):
 
 def fitted(image: Image.Image, frame: Frame) -> tuple[Image.Image, Placement]:
     """The image at the frame's size, and where it lies in it."""
-    if frame.size is None or image.size == frame.size[::-1]:
-        return image, Placement(image.size, image.size)
-    size, method = frame.size[::-1], _RESAMPLING[frame.resize]
+    size, method = (frame.size or _within(image.size, frame.longest))[::-1], _RESAMPLING[frame.resize]
+    if image.size == size:
+        return image, Placement(size, size)
     across, down = size[0] / image.width, size[1] / image.height
-    if frame.fit == "crop":
+    if frame.fit == "crop" and frame.size:
         factor = max(across, down)
         offsets = ((size[0] - image.width * factor) / 2, (size[1] - image.height * factor) / 2)
         return ImageOps.fit(image, size, method), Placement(image.size, size, (factor, factor), offsets)
-    if frame.fit == "pad":
+    if frame.fit == "pad" and frame.size:
         return _padded(image, size, frame)
     return image.resize(size, method), Placement(image.size, size, (across, down))
+
+
+def _within(size: tuple[int, int], longest: int | None) -> tuple[int, int]:
+    """Height and width that keep the image's proportions, and its size if that is allowed."""
+    width, height = size
+    factor = min(1.0, (longest or width + height) / max(size))
+    return max(round(height * factor), 1), max(round(width * factor), 1)
 
 
 def _padded(image: Image.Image, size: tuple[int, int], frame: Frame) -> tuple[Image.Image, Placement]:

@@ -1,7 +1,7 @@
 """Encoded images into pixels: the wrapper that the `[image]` table of model.toml asks for.
 
-An input that takes pixels then takes PNG and JPEG too, as an object array of `bytes`, one image a row. Numbers pass
-as they are. A pixel is worth (value * scale - mean) / std, with values from 0 to 255.
+An input that takes pixels then takes PNG, JPEG, WebP and SVG too, as an object array of `bytes`, one image a row.
+Numbers pass as they are. A pixel is worth (value * scale - mean) / std, with values from 0 to 255.
 """
 
 from backends._image_backend import DETECTS, ImageBackend

@@ -7,6 +7,7 @@ from gateway.types import TensorSpec
 
 _LEADING = b" \t\r\n\xef\xbb\xbf"
 _IMAGES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")
+_DRAWINGS = (b"<svg", b"<?xml", b"<!--", b"<!DOCTYPE svg")
 _LOOKED_AT = 4096
 _LIBSVM = re.compile(rb"\s*(?:[-+.0-9eE]+[ \t]+)?[0-9]+:[-+.0-9]")
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
@@ -20,9 +21,9 @@ def sniff(body: bytes, spec: TensorSpec) -> str:
         return "application/x-npz"
     if body.startswith(MAGIC):
         return "application/x-recordio-protobuf"
-    if spec.media == "image" and body.startswith(_IMAGES):
-        return "image/*"
     start = body[:_LOOKED_AT].lstrip(_LEADING)
+    if spec.media == "image" and (body.startswith(_IMAGES) or _is_webp(body) or start.startswith(_DRAWINGS)):
+        return "image/*"
     if start[:1] in (b"{", b"["):
         return "application/json"
     if _CONTROL.search(start):
@@ -30,3 +31,7 @@ def sniff(body: bytes, spec: TensorSpec) -> str:
     if spec.dtype != "string" and _LIBSVM.match(start):
         return "text/libsvm"
     return "text/csv"
+
+
+def _is_webp(body: bytes) -> bool:
+    return body[:4] == b"RIFF" and body[8:12] == b"WEBP"

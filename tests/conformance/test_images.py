@@ -182,6 +182,21 @@ def test_a_digit(demo: LiveGateway) -> None:
     assert np.argmax(v2(demo, "mnist", digit)["scores"]) == 2
 
 
+@pytest.mark.parametrize("media", ["image/svg+xml", "application/x-image", "application/octet-stream", ""])
+def test_a_drawing(demo: LiveGateway, media: str) -> None:
+    """A drawn digit is read, under its own type, a general one or none."""
+    row = sagemaker(media)(demo, "mnist", (SAMPLES / "seven.svg").read_bytes())
+    assert np.argmax(row["scores"]) == 7
+
+
+@pytest.mark.parametrize("media", ["image/webp", "application/octet-stream", ""])
+def test_a_webp(demo: LiveGateway, media: str) -> None:
+    """A WebP picture is one, under its own type, a general one or none."""
+    image = Image.open(SAMPLES / "astronaut.png").convert("RGB")
+    row = sagemaker(media)(demo, "faces", encoded(image, "WEBP", lossless=True))
+    assert row["dobjects"] == [pytest.approx(FACE, abs=1e-3)]
+
+
 BAD: dict[str, Callable[[bytes], dict[str, Any]]] = {
     "/v1/models/faces:predict": lambda bad: {"json": {"instances": [{"b64": b64(ASTRONAUT)}, {"b64": b64(bad)}]}},
     "/services/faces/api/v1.0/predictions": lambda bad: {"json": {"data": {"ndarray": [b64(ASTRONAUT), b64(bad)]}}},

@@ -104,6 +104,14 @@ def test_boxes_are_of_the_image_that_was_sent(fit: str, size: tuple[int, int], e
     assert found(backend, blank(*size))[1] == [[expected]]
 
 
+def test_boxes_of_an_image_that_was_made_smaller() -> None:
+    """Images that keep their own size may have a longest side."""
+    inner = Detector(ANY_SIZE, boxes=[[1, 2, 3, 4]], scores=[0.9])
+    backend = detector(inner, image={"longest": 50, "fit": "pad"})
+    assert found(backend, blank(200, 100), blank(40, 50))[1] == [[[4, 8, 8, 8]], [[1, 2, 2, 2]]]
+    assert inner.saw == [(1, 25, 50, 3), (1, 50, 40, 3)]
+
+
 def test_boxes_are_cut_at_the_edges() -> None:
     """Nothing sticks out of the image, and what lies outside is empty."""
     answers = {"boxes": [[[-50, -50, 150, 50], [300, 300, 400, 400]]], "scores": [[0.9, 0.8]]}

@@ -22,10 +22,10 @@ def damaged_pixels() -> bytes:
 @pytest.mark.parametrize(
     ("item", "said"),
     [
-        (b"", "is neither a PNG nor a JPEG image"),
-        (b"plain text", "is neither a PNG nor a JPEG image"),
-        (encoded(RGB, "GIF"), "is neither a PNG nor a JPEG image"),
-        (encoded(RGB, "BMP"), "is neither a PNG nor a JPEG image"),
+        (b"", "is no PNG, JPEG, WebP or SVG image"),
+        (b"plain text", "is no PNG, JPEG, WebP or SVG image"),
+        (encoded(RGB, "GIF"), "is no PNG, JPEG, WebP or SVG image"),
+        (encoded(RGB, "BMP"), "is no PNG, JPEG, WebP or SVG image"),
         (encoded(RGB)[:20], "is damaged or cut short"),
         (encoded(colours(64, 64))[:-300], "is damaged or cut short"),
         (encoded(colours(64, 64), "JPEG")[:-300], "is damaged or cut short"),
