@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from collections import deque
 from datetime import UTC, datetime
 from typing import BinaryIO
 
@@ -37,23 +38,28 @@ class AccessLog:
     _SECONDS = 0.2
     _MOST = 50_000
     """Lines kept while the output is stuck; the rest are dropped and counted."""
+    LATEST = 500
+    """Lines that are kept for whoever looks."""
 
     def __init__(self, out: BinaryIO | None = None) -> None:
         self._out = out or sys.stderr.buffer
         self._lines: list[bytes] = []
+        self.latest: deque[AccessLine] = deque(maxlen=self.LATEST)
+        """Oldest first."""
         self._dropped = 0
         self._encoder = msgspec.json.Encoder()
 
     def add(self, trace: Trace) -> None:
         """Note a finished request that has been counted."""
-        if len(self._lines) >= self._MOST:
-            self._dropped += 1
-            return
         line = AccessLine(
             datetime.now(UTC), trace.id, trace.peer, trace.method, trace.path[:256], trace.status,
             int(trace.seconds * 1e6) / 1e3, trace.bytes_in, trace.bytes_out,
             trace.protocol, trace.service, trace.operation, trace.version, trace.variant, trace.key,
         )  # fmt: skip
+        self.latest.append(line)
+        if len(self._lines) >= self._MOST:
+            self._dropped += 1
+            return
         # PERF: 1 us here; left to the thread, it would keep the event loop from the interpreter for milliseconds.
         self._lines.append(self._encoder.encode(line))
 

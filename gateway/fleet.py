@@ -1,10 +1,11 @@
 """What leads a gateway, in one process or in many, as the control plane sees it: what it serves, and how it stands."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
 
+from gateway.accesslog import AccessLine
 from gateway.config import ServiceConfig
 from gateway.differences import ShadowReport
 from gateway.loads import Load
@@ -58,6 +59,9 @@ class Fleet(Protocol):
 
     async def variants(self) -> Tallies:
         """How the variants of services with canaries do, added up over the processes."""
+
+    async def requests(self) -> Sequence[AccessLine]:
+        """The latest requests, oldest first; none where no access log is kept."""
 
     async def loads(self) -> Mapping[str, Load]:
         """How much the deployments have to do whose load decides how many nodes they have, by their names."""

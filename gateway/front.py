@@ -148,7 +148,8 @@ class Front:
         variants = orders.listed(assembly.observer.variants.tallies())
         shadows = assembly.observer.shadows.reports()
         told = tuple(models.describe()), dict(models.problems)
-        return Standing(models.ready, *told, families, variants, shadows, lines)
+        requests = tuple(assembly.log.latest) if order.requests and assembly.log is not None else ()
+        return Standing(models.ready, *told, families, variants, shadows, lines, requests)
 
     def _go(self, order: orders.Leave) -> None:
         if self._serving is not None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from gateway.accesslog import AccessLine
 from gateway.config import Config, ServiceConfig
 from gateway.differences import ShadowReport
 from gateway.errors import LoadFailed, OutOfMemory
@@ -100,6 +101,8 @@ class Report(Order, frozen=True):
     """Say how you stand."""
 
     metrics: bool = False
+    requests: bool = False
+    """Whether the latest requests are told of, too."""
 
 
 class Ping(Order, frozen=True):
@@ -158,6 +161,7 @@ class Standing(Struct, frozen=True):
     """By service and variant."""
     shadows: Mapping[str, ShadowReport] = {}
     banner: tuple[str, ...] = ()
+    requests: tuple[AccessLine, ...] = ()
 
 
 class Page(Struct, frozen=True):

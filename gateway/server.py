@@ -9,7 +9,7 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,7 +17,7 @@ import msgspec
 import uvicorn
 
 from gateway import plugins, residencymetrics
-from gateway.accesslog import AccessLog
+from gateway.accesslog import AccessLine, AccessLog
 from gateway.app import Gateway
 from gateway.batching import metrics as batchmetrics
 from gateway.bounds import Bounds
@@ -263,6 +263,11 @@ class Lone:
     async def variants(self) -> Tallies:
         """How the variants of services with canaries do."""
         return self._assembly.observer.variants.tallies()
+
+    async def requests(self) -> Sequence[AccessLine]:
+        """The latest requests, oldest first."""
+        log = self._assembly.log
+        return () if log is None else tuple(log.latest)
 
     async def loads(self) -> Mapping[str, Load]:
         """How much the deployments have to do whose load decides how many nodes they have."""

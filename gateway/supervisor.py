@@ -4,7 +4,7 @@ import asyncio
 import logging
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from gateway import orders
+from gateway.accesslog import AccessLine, AccessLog
 from gateway.aggregate import families_of, joined, page
 from gateway.changes import Changes
 from gateway.channel import ChannelClosed
@@ -105,6 +106,12 @@ class Supervisor:
         parts |= {f"leaving-{number}": member.families for number, member in enumerate(self._all - named)}
         parts["supervisor"] = (*families_of(self._registry.collect()), *self._own_families())
         return page(parts, self._ended)
+
+    async def requests(self) -> Sequence[AccessLine]:
+        """The latest requests of all processes, oldest first."""
+        told = await asyncio.gather(*(self._count(member, requests=True) for member in list(self._all)))
+        lines = [line for standing in told if standing is not None for line in standing.requests]
+        return sorted(lines, key=lambda line: line.time)[-AccessLog.LATEST :]
 
     async def loads(self) -> Mapping[str, Load]:
         """Of none: where each process has workers of its own, their number is fixed."""
@@ -304,9 +311,9 @@ class Supervisor:
                 return Page(status, text if isinstance(text, str) else text.decode())
         raise TypeError(type(wish).__name__)
 
-    async def _count(self, member: Member, metrics: bool = True) -> Standing | None:
+    async def _count(self, member: Member, metrics: bool = True, requests: bool = False) -> Standing | None:
         try:
-            standing = await member.ask(orders.Report(metrics), Standing, REPORT_SECONDS)
+            standing = await member.ask(orders.Report(metrics, requests), Standing, REPORT_SECONDS)
         except (ChannelClosed, TimeoutError):
             return None
         member.families = standing.families or member.families

@@ -1,13 +1,15 @@
 """A control plane in the test's own process, over a fleet that only remembers what it is told."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import httpx
 
+from gateway.accesslog import AccessLine
 from gateway.config import Config, ConfigError, ServiceConfig, convert
 from gateway.control.accounts import User
 from gateway.control.rule import Prepared
@@ -37,6 +39,14 @@ class Fleet:
 
     async def metrics(self) -> bytes:
         return b"# metrics\n"
+
+    async def requests(self) -> Sequence[AccessLine]:
+        at = datetime(2027, 1, 31, tzinfo=UTC)
+        lost = AccessLine(at, "id-1", "10.0.0.1", "GET", "/nowhere", 404, 0.1, 0, 9)
+        return [
+            lost,
+            AccessLine(at, "id-2", "10.0.0.1", "POST", "/v1/x", 200, 1.5, 10, 20, "v2", "flowers", "infer", 1),
+        ]
 
     async def variants(self) -> Tallies:
         return {}

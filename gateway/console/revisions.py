@@ -1,4 +1,4 @@
-"""What was decided, by whom, and the way back."""
+"""What was asked, what was decided, by whom, and the way back."""
 
 from starlette.responses import Response
 
@@ -29,7 +29,14 @@ async def _events(visit: Visit) -> Response:
     return visit.page("audit.html", here="events", events=events)
 
 
+async def _requests(visit: Visit) -> Response:
+    query = {name: value for name in ("service", "status", "id") if (value := visit.query.get(name, "").strip())}
+    requests = await visit.call("GET", "/requests", query=query | {"limit": "200"})
+    return visit.page("requests.html", here="requests", requests=requests, query=query)
+
+
 PAGES = (
+    Row("GET", "/requests", _requests),
     Row("GET", "/revisions", _revisions),
     Row("GET", "/revisions/{number}", _revision),
     Row("POST", "/revisions/{number}/rollback", _roll_back),

@@ -8,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from gateway import __version__
+from gateway.accesslog import AccessLine
 from gateway.config import ServiceConfig
 from gateway.control import changes, seeding
 from gateway.control.accounts import Role, Token, User
@@ -193,6 +194,22 @@ async def _events(ask: Ask) -> tuple[Event, ...]:
     )
 
 
+async def _requests(ask: Ask) -> tuple[AccessLine, ...]:
+    """The latest first, of services that the caller may see; an administrator sees those for no service, too."""
+    assert ask.control.fleet is not None
+    most, query = ask.whole("limit", 100, 1, 500), ask.query
+    sharing, services = ask.control.config.gateway.sharing, ask.control.services
+    seen = {name for name, one in services.items() if may(ask.user, "view", one, sharing)}
+    return tuple(
+        line
+        for line in reversed(await ask.control.fleet.requests())
+        if (line.service in seen or ask.user.role == "admin")
+        and query.get("service", "") in ("", line.service)
+        and str(line.status).startswith(query.get("status", ""))
+        and query.get("id", "") in ("", line.id)
+    )[:most]
+
+
 # Users...
 
 
@@ -277,6 +294,8 @@ ENDPOINTS = (
     Endpoint("POST", "/rollback", "Go back to a revision", "admin", _roll_back, Rollback, Planned),
     Endpoint("GET", "/events", "What has happened", "member", _events, None, tuple[Event, ...],
              query=("service", "before", "limit")),
+    Endpoint("GET", "/requests", "The latest requests, from the access log", "member", _requests, None,
+             tuple[AccessLine, ...], query=("service", "status", "id", "limit")),
     Endpoint("GET", "/users", "List the users", "admin", _users, None, tuple[User, ...]),
     Endpoint("POST", "/users", "Add a user", "admin", _new_user, NewUser, User, status=201),
     Endpoint("PATCH", "/users/{user}", "Change a user", "admin", _change_user, UserChange, User),

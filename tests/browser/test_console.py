@@ -188,10 +188,28 @@ def test_charts(platform: Platform, signed_in: SignedIn) -> None:
     until(page, "document.querySelector('[data-chart=requests] .u-legend').textContent.includes('charted')")
 
 
+def test_requests(platform: Platform, signed_in: SignedIn) -> None:
+    """The latest calls are listed as they come, and found by service, status and id."""
+    platform.have("tailed", model="iris")
+    page = signed_in().go("/console/requests?service=tailed")
+    expect(page.locator("#live")).to_contain_text("No request fits")
+    call = f"{platform.live.url}/services/tailed/v1/models:predict"
+    httpx.post(call, json=BODY)
+    request_id = httpx.post(call, json={"instances": "wrong"}).headers["x-request-id"]
+    expect(page.locator("#live tbody tr")).to_have_count(2, timeout=6000)
+    assert page.inner_text("#live tbody tr:first-child td:nth-child(2)") == "400"
+    page.fill("[name=status]", "2")
+    expect(page.locator("#live tbody tr")).to_have_count(1)
+    page.fill("[name=status]", "")
+    page.fill("[name=id]", request_id)
+    expect(page.locator("#live tbody tr td:nth-child(2)")).to_have_text("400")
+
+
 PAGES = (
     "/console/services", "/console/services/new", "/console/services/seen", "/console/services/seen/edit",
     "/console/services/seen/traffic", "/console/services/seen/scaling", "/console/services/seen/keys",
-    "/console/services/seen/events", "/console/machines", "/console/metrics", "/console/events", "/console/revisions",
+    "/console/services/seen/events", "/console/machines", "/console/metrics", "/console/requests", "/console/events",
+    "/console/revisions",
     "/console/revisions/1",
 )  # fmt: skip
 

@@ -266,7 +266,7 @@ def test_the_way_back(tmp_path: Path) -> None:
     run(story)
 
 
-OPEN_PAGES = ("/services", "/machines", "/metrics", "/metrics.json", "/events")
+OPEN_PAGES = ("/services", "/machines", "/metrics", "/metrics.json", "/events", "/requests")
 OPEN_TABS = ("", "/traffic", "/scaling", "/events")
 
 

@@ -379,3 +379,23 @@ def test_the_document_is_openapi(tmp_path: Path) -> None:
     with plane(tmp_path) as made:
         reply = run(lambda: made.call("GET", "/openapi.json"))
     validate(reply.json(), cls=OpenAPIV31SpecValidator)
+
+
+def test_requests_are_seen_by_whom_they_concern(tmp_path: Path) -> None:
+    """Members see those of services that they may look at, administrators all; the latest come first."""
+
+    async def story() -> None:
+        with plane(tmp_path, {"flowers": {"model": "iris", "owner": "ada"}}) as made:
+
+            async def ids(query: str = "", token: str | None = None) -> list[str]:
+                return [one["id"] for one in (await made.call("GET", f"/requests{query}", token=token)).json()]
+
+            assert await ids() == ["id-2", "id-1"]
+            assert await ids("?limit=1") == ["id-2"]
+            assert await ids("?status=4") == ["id-1"]
+            assert await ids("?service=flowers&id=id-2") == ["id-2"]
+            assert await ids("?service=nothing") == []
+            assert await ids(token=made.user("ada")) == ["id-2"]
+            assert await ids(token=made.user("bob")) == []
+
+    run(story)

@@ -2,11 +2,12 @@
 
 import asyncio
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 from scene import on_loop
 
+from gateway.accesslog import AccessLine
 from gateway.config import CanaryConfig, Config, ConfigError, GatewayConfig, ServiceConfig
 from gateway.filecontrol import FileControl
 from gateway.fleet import FleetSummary
@@ -35,6 +36,9 @@ class Processes:
 
     async def metrics(self) -> bytes:
         return b""
+
+    async def requests(self) -> Sequence[AccessLine]:
+        return ()
 
     async def variants(self) -> Tallies:
         return {}
