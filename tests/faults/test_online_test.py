@@ -227,3 +227,12 @@ def test_a_console_session(tested: Console) -> None:
     with pytest.raises(websockets.exceptions.InvalidStatus) as refused:
         connect(path, additional_headers={"Cookie": cookie}, origin=Origin("http://evil.example"))
     assert refused.value.response.status_code == 403
+
+
+def test_the_latest_requests_of_all_processes(tested: Console) -> None:
+    """Whichever process answered, the call is told of, once, and by whom it was made."""
+    said = {tested.call("locked/v1/models:predict", json=ROWS).headers["x-request-id"] for _ in range(12)}
+    lines = tested.admin("GET", "/requests?service=locked&status=200&limit=500")
+    assert said <= {line["id"] for line in lines}
+    assert len(lines) == len({line["id"] for line in lines})
+    assert {"test:admin"} == {line["key"] for line in lines if line["id"] in said}
