@@ -76,8 +76,12 @@ class AccessLog:
             self._lines = []
 
     def _write(self, lines: list[bytes]) -> None:
-        if self._dropped:
-            dropped, self._dropped = self._dropped, 0
-            self._out.write(b'{"dropped_lines":%d}\n' % dropped)
-        self._out.write(b"\n".join([*lines, b""]))
-        self._out.flush()
+        """What cannot be written, as to a disk that is full, is dropped and counted like the lines of a stuck log."""
+        dropped, self._dropped = self._dropped, 0
+        try:
+            if dropped:
+                self._out.write(b'{"dropped_lines":%d}\n' % dropped)
+            self._out.write(b"\n".join([*lines, b""]))
+            self._out.flush()
+        except OSError:
+            self._dropped += dropped + len(lines)

@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+import resource
 import shutil
 import signal
 import sqlite3
@@ -129,6 +130,26 @@ def test_a_database_that_does_not_answer_loses_no_request(config: Path) -> None:
             assert predict(live, "made").status_code == 404
         assert set(statuses) == {200}
         assert len(statuses) > 20
+
+
+def test_a_disk_that_is_full_loses_no_request(config: Path) -> None:
+    """Neither log nor store can be written: changes are refused, requests are answered; with room again all is well."""
+    with gateway(config) as live:
+        admin = Admin(live)
+        admin("PATCH", "/services/flowers", {"duration": "1h"})
+        with asked(live, "flowers") as statuses:
+            limits = resource.prlimit(live.process.pid, resource.RLIMIT_FSIZE)
+            resource.prlimit(live.process.pid, resource.RLIMIT_FSIZE, (1, limits[1]))
+            refused = admin("PATCH", "/services/flowers", {"duration": "2h"}, 503)
+            assert "nothing has been changed" in refused["error"]["message"]
+            time.sleep(0.5)  # for the access log, which is written a few times a second
+            assert live.process.poll() is None
+            resource.prlimit(live.process.pid, resource.RLIMIT_FSIZE, limits)
+            admin("PATCH", "/services/flowers", {"duration": "3h"})
+        assert set(statuses) == {200}
+        assert len(statuses) > 20
+        live.wait_for_log("dropped_lines")
+        assert admin("GET", "/services/flowers")["config"]["duration"] == "3h"
 
 
 @pytest.mark.parametrize("kills", [10, pytest.param(200, marks=pytest.mark.soak)])

@@ -1,8 +1,10 @@
 """The access log."""
 
 import asyncio
+import errno
 import io
 import json
+from typing import Any
 
 from gateway.accesslog import AccessLog
 from gateway.trace import Trace
@@ -41,6 +43,29 @@ def test_the_log_is_one_json_line_a_request() -> None:
         "version": 3,
     }
     assert (second["id"], second["status"]) == ("id-2", 404)
+
+
+def test_a_log_that_cannot_be_written_ends_nothing() -> None:
+    """Its lines are counted, and the count is written once there is room."""
+
+    class Disk(io.BytesIO):
+        full = True
+
+        def write(self, data: Any) -> int:
+            if self.full:
+                raise OSError(errno.ENOSPC, "no space left")
+            return super().write(data)
+
+    out = Disk()
+    log = AccessLog(out)
+    for _ in range(3):
+        log.add(ended("id-1", 200, "/"))
+    asyncio.run(run_and_stop(log))
+    out.full = False
+    log.add(ended("id-2", 200, "/"))
+    asyncio.run(run_and_stop(log))
+    told, line = (json.loads(line) for line in out.getvalue().splitlines())
+    assert (told, line["id"]) == ({"dropped_lines": 3}, "id-2")
 
 
 def test_a_stuck_log_drops_lines_and_says_how_many() -> None:
