@@ -101,6 +101,7 @@ async def _chunks(given: AsyncIterator[InferenceResponse], wire: Asked) -> Async
     for index in range(wire.choices):
         yield chunk(index, {"role": "assistant", "content": ""})
     open_, held, counted = set(range(wire.choices)), _Held(), None
+    begun: set[tuple[int, int]] = set()
     async for part in given:
         told = part.parameters
         index = told.get("choice", 0)
@@ -113,8 +114,10 @@ async def _chunks(given: AsyncIterator[InferenceResponse], wire: Asked) -> Async
         if more := told.get("message"):
             yield chunk(index, dict(more))
         for one in told.get("tool_calls") or ():
-            for delta in _call_deltas(one):
+            place = (index, one.get("index", 0))
+            for delta in _call_deltas(one, begins=place not in begun):
                 yield chunk(index, {"tool_calls": [delta]})
+            begun.add(place)
         if reason := _finish(told.get("finish_reason"), wire):
             open_.discard(index)
             yield chunk(index, {}, held.take(index), reason)
@@ -159,10 +162,10 @@ def _whole_call(call: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _call_deltas(call: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """SPEC: id, type and name come once, before the arguments; the index always."""
+def _call_deltas(call: Mapping[str, Any], begins: bool) -> Iterator[dict[str, Any]]:
+    """SPEC: id, type and name come once, before the arguments, whatever another server repeats; the index always."""
     function, index = call.get("function", call), call.get("index", 0)
-    if function.get("name"):
+    if begins and function.get("name"):
         yield {
             "index": index,
             "id": call.get("id") or f"call_{secrets.token_hex(12)}",

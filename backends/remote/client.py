@@ -3,7 +3,8 @@
 import asyncio
 import random
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from time import monotonic
 from typing import Any
@@ -18,6 +19,7 @@ from backends.remote.settings import Config
 from gateway.errors import DeadlineExceeded, GatewayError
 
 _ERROR_BYTES = 64 << 10
+_ID = "x-request-id"
 _KEEP_SECONDS = 4.0
 """NOTE: servers in Python drop a connection that was idle for 5 s; whoever drops it first sees no reset."""
 
@@ -135,6 +137,10 @@ class Client:
         except (httpx.HTTPError, httpx.StreamError) as error:
             raise (miss_of(error) if isinstance(error, httpx.HTTPError) else Miss(
                 broken_off(), again=False, blames=True)) from error  # fmt: skip
+        if response.status_code == 400 and not body and _ID in dict(ask.headers) and not server.wants_uuids:
+            # NOTE: servers with starlette-context, such as llama-cpp-python's, refuse other ids without a word.
+            server.wants_uuids = True
+            return await self._head(server, ask, ends)
         raise self._refused(request, response, body)
 
     def _refused(self, request: httpx.Request, response: httpx.Response, body: bytes) -> Miss:
@@ -149,12 +155,19 @@ class Client:
     def _request(self, server: Server, ask: Ask) -> httpx.Request:
         config = self._config
         wait = {"connect": config.connect_seconds, "pool": config.connect_seconds, "write": config.idle_seconds}
-        headers = [("accept-encoding", "identity"), ("user-agent", "tensorgate"), *self._key, *ask.headers]
+        headers = [("accept-encoding", "identity"), ("user-agent", "tensorgate"), *self._key, *_told(ask, server)]
         if ask.body is not None and not any(name == "content-type" for name, _ in headers):
             headers.append(("content-type", "application/json"))
         method = "GET" if ask.body is None else "POST"
         extensions: dict[str, Any] = {"timeout": wait | {"read": None}}
         return httpx.Request(method, server.url + ask.path, headers=headers, content=ask.body, extensions=extensions)
+
+
+def _told(ask: Ask, server: Server) -> Iterable[tuple[str, str]]:
+    """The headers; the id as a UUID of its own, the same for the same id, where the server takes no other."""
+    if not server.wants_uuids:
+        return ask.headers
+    return [(name, str(uuid.uuid5(uuid.NAMESPACE_OID, value)) if name == _ID else value) for name, value in ask.headers]
 
 
 class Answer:

@@ -18,6 +18,8 @@ class Server:
         self.ejections = 0
         """In a row; 0 for a server in good standing."""
         self.back_at = 0.0
+        self.wants_uuids = False
+        """It refuses a request's id that is no UUID."""
 
 
 class Servers:

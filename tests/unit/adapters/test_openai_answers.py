@@ -241,6 +241,21 @@ def test_a_call_in_pieces() -> None:
                                   (0, {}, "tool_calls")]  # fmt: skip
 
 
+def test_a_call_whose_name_is_repeated() -> None:
+    """A server that tells id and name with every piece does not make clients join them."""
+    first = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "f", "arguments": ""}}
+    parts = [
+        response("", tool_calls=[first | {"function": {"name": "f", "arguments": text}}])
+        for text in ("", '{"a', '":1}')
+    ]
+    told = deltas(events(CHAT, [*parts, response("", finish_reason="tool_calls")], {"tools": [TOOL]}))
+    assert [delta["tool_calls"][0] for _, delta, _ in told[1:-1]] == [
+        first,
+        {"index": 0, "function": {"arguments": '{"a'}},
+        {"index": 0, "function": {"arguments": '":1}'}},
+    ]
+
+
 def test_a_call_that_comes_whole() -> None:
     """What it is goes before its arguments, and of several calls each has chunks of its own."""
     calls = [{"index": place, "id": f"call_{place}", "function": {"name": "f", "arguments": "{}"}} for place in (0, 1)]

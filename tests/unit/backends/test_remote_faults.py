@@ -111,6 +111,26 @@ async def test_fault_in_a_stream(data: list[bytes], kind: type[GatewayError]) ->
 
 
 @on_loop
+async def test_a_server_that_wants_uuids() -> None:
+    """A wordless 400 for an id that is no UUID is asked again with one, the same for the same id, and from then on."""
+
+    async def wants(exchange: Exchange) -> None:
+        good = len(exchange.headers["x-request-id"]) == 36
+        await exchange.send(answer(chat("Hi")) if good else answer(b"", 400))
+
+    async with upstream(wants) as server, opened(server.url, retries=0) as backend:
+        for _ in range(2):
+            said = await backend.infer(request(headers=(("x-request-id", "abc-1"),)))
+            assert said.outputs["text"].tolist() == ["Hi"]
+        first, *rest = (exchange.headers["x-request-id"] for exchange in server.asked)
+        assert (first, len(rest), len(set(rest))) == ("abc-1", 2, 1)
+    async with upstream(always(answer(b"", 400))) as server, opened(server.url, retries=0) as backend:
+        with pytest.raises(UpstreamRefused):
+            await backend.infer(request(headers=(("x-request-id", "abc-1"),)))
+        assert len(server.asked) == 2
+
+
+@on_loop
 async def test_silence_in_a_stream() -> None:
     """A server that does not go on is given up."""
     with pytest.raises(DeadlineExceeded, match="did not go on"):
