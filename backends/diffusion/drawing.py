@@ -1,6 +1,6 @@
 """Pictures in the making: the prompts are read once, each step takes the noise away a little, the last one paints.
 
-Nothing here waits: every call is one run of a model, for whoever calls to place among those of others.
+Nothing here waits: every step is one run of a model, for whoever calls to place among those of others.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,12 +27,22 @@ class Drawing:
         self._texts = [text for text in prompts for _ in range(wish.n)]
         self._negatives = [text for text in negatives for _ in range(wish.n)]
         self._context: Array | None = None
+        self._times = self._timesteps()
         self._sample: Array = np.empty(0)
 
     @property
     def steps(self) -> int:
         """How many times `step` is to be called."""
         return self._wish.steps
+
+    def work(self) -> Iterator[float | Tensor]:
+        """All of it, a run of a model at a time: how far it is, from 0.0 to 1.0, then the pictures."""
+        self.begin()
+        yield 0.0
+        for number in range(self.steps):
+            self.step(number)
+            yield (number + 1) / self.steps
+        yield from self.paint()
 
     def begin(self, latents: Array | None = None) -> None:
         """Read the prompts, and make the first noise. Shape of given noise: [pictures, channels, height, width]."""
@@ -48,14 +58,14 @@ class Drawing:
         twice = np.concatenate([shown, shown]) if self._guided else shown
         feed = {
             "sample": twice.astype(unet.dtype("sample"), copy=False),
-            "timestep": self._timestep(number),
+            "timestep": self._times[number],
             "encoder_hidden_states": self._context,
         }
         if self._parts.guidance_size:
             feed["timestep_cond"] = self._guidance_embedding().astype(unet.dtype("timestep_cond"))
         answer = _run(unet, feed).astype(np.float32, copy=False)
         if self._guided:
-            without, told = np.split(answer, 2)
+            without, told = answer[: self._count], answer[self._count :]
             answer = without + np.float32(wish.guidance) * (told - without)
         self._sample = self._scheduler.next(self._sample, answer, number, self._noise)
 
@@ -86,10 +96,11 @@ class Drawing:
         shape = (self._parts.channels, *self._latent_size())
         return np.stack([noise.standard_normal(shape, dtype=np.float32) for noise in self._noises])
 
-    def _timestep(self, number: int) -> Array:
+    def _timesteps(self) -> list[Array]:
+        """Each as the model takes it."""
         spec = self._parts.unet.graph.inputs["timestep"].spec
-        value = np.asarray(self._scheduler.timesteps[number]).astype(spec.numpy_dtype)
-        return value.reshape(()) if spec.shape == () else value.reshape(1)
+        times = self._scheduler.timesteps.astype(spec.numpy_dtype)
+        return [times[step, ...] if spec.shape == () else times[step : step + 1] for step in range(len(times))]
 
     def _guidance_embedding(self) -> Array:
         """SPEC: as latent consistency models are told it, sines and cosines of 1000 (guidance - 1)."""

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from scene import on_loop
 
 from backends._session import Config as SessionConfig
 from backends._session import OnnxRuntime
-from backends.diffusion import SIGNATURES, Config, DiffusionBackend, load
+from backends.diffusion import SIGNATURES, TURN_SECONDS, Config, DiffusionBackend, Work, load
 from backends.diffusion.drawing import Drawing
 from backends.diffusion.layout import Parts, open_parts
 from backends.diffusion.prompts import from_json, from_vocabulary
@@ -285,3 +286,20 @@ async def test_older_tokenizer_files_do(tmp_path: Path) -> None:
         backend = await load(source(folder), Config(steps=2))
         pictures.append((await backend.infer(asked("a red seven", seed=1))).outputs["image"])
     assert np.array_equal(*pictures)
+
+
+# Turns...
+
+
+def test_a_turn_holds_what_it_has_room_for() -> None:
+    """The prompts are read in a turn of their own; then short runs share turns, and a long one ends its turn."""
+    now = 0.0
+
+    def runs() -> Iterator[float]:
+        nonlocal now
+        for place, share in enumerate([0.1, 0.2, 0.2, 0.2, 0.2, 3.0, 0.2]):
+            now += TURN_SECONDS * share
+            yield float(place)
+
+    work = Work(runs(), lambda: now)
+    assert list(iter(work.go_on, [])) == [[0.0], [1.0, 2.0, 3.0, 4.0], [5.0], [6.0]]
