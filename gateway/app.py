@@ -1,7 +1,7 @@
 """The ASGI application: the operators' own pages, and everything else to the pipeline."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Container
 
 import msgspec
 from sse_starlette import ServerSentEvent
@@ -53,6 +53,7 @@ class Gateway:
         limits: LimitsConfig,
         log: AccessLog | None,
         bodies: Bodies | None = None,
+        pages: Container[str] = PAGES,
     ) -> None:
         self._pipeline = pipeline
         self._proxy = proxy
@@ -66,9 +67,10 @@ class Gateway:
         self.fleet: Whole = Alone(models, observer, lambda: self.draining)
         """Whom the operators' pages are about."""
         # The hot path never enters Starlette's router: its own pages are told apart by one set lookup.
-        pages = (self._healthz, self._readyz, self._metrics, self._statusz)
-        self._pages = Starlette(routes=[Route(path, page) for path, page in zip(PAGES, pages, strict=True)])
-        self._page_paths = frozenset(PAGES)
+        answers = zip(PAGES, (self._healthz, self._readyz, self._metrics, self._statusz), strict=True)
+        shown = {path: page for path, page in answers if path in pages}
+        self._pages = Starlette(routes=[Route(path, page) for path, page in shown.items()])
+        self._page_paths = frozenset(shown)
 
     @property
     def draining(self) -> bool:

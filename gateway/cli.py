@@ -16,7 +16,7 @@ from gateway import __version__, config, defaults, plugins, repository
 from gateway.config import Config, ConfigError
 from gateway.control.commands import add_commands
 from gateway.models import Models
-from gateway.paths import PAGES, PathTable
+from gateway.paths import PathTable, pages_of
 from gateway.programlog import begin_log
 from gateway.protocols import load_adapters
 from gateway.replay import Report, replay, told
@@ -187,8 +187,9 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _routes(options: argparse.Namespace) -> int:
-    rows = PathTable(load_adapters(defaults.configured(options.config))).rows()
-    rows += [("GET", path, "gateway", path.removeprefix("/")) for path in PAGES]
+    settings = defaults.configured(options.config)
+    rows = PathTable(load_adapters(settings)).rows()
+    rows += [("GET", path, "gateway", path.removeprefix("/")) for path in pages_of(settings.gateway)]
     width = max(len(path) for _, path, _, _ in rows)
     for method, path, protocol, name in rows:
         print(f"{method:<7} {path:<{width}}  {protocol} {name}")
@@ -247,7 +248,8 @@ def _running(url: str) -> list[VersionSummary]:
     try:
         page = httpx.get(f"{url}/statusz", timeout=10).raise_for_status()
     except httpx.HTTPError as error:
-        raise ConfigError(f"no gateway answers at {url}: {error}; name a CONFIG or --models DIR to load here") from None
+        text = f"no gateway answers at {url}: {error}; name a CONFIG or --models DIR to load here"
+        raise ConfigError(f"{text}, or the admin listener if there is a control plane") from None
     return msgspec.convert(page.json()["models"], list[VersionSummary])
 
 

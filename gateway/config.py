@@ -72,6 +72,8 @@ class GatewayConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Where the control plane answers; 0 takes a free one."""
     admin_token: Secret | None = None
     """A token of an administrator beside those in the store; needed if `admin_host` is not this machine's own."""
+    operator_pages: Literal["auto", "always", "never"] = "auto"
+    """Whether `/metrics` and `/statusz` are on the services' port; `auto` for only where there is no control plane."""
     sharing: bool = True
     """Whether members of a project may share services at all."""
     prune: bool = False

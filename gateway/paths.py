@@ -8,12 +8,21 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from gateway.config import GatewayConfig
 from gateway.errors import MethodNotAllowed, RouteNotFound
 from gateway.interfaces import Adapter, Infer, Operation, Status
 from gateway.types import Call, Reply
 
-PAGES = ("/healthz", "/readyz", "/metrics", "/statusz")
+PROBES = ("/healthz", "/readyz")
+PAGES = (*PROBES, "/metrics", "/statusz")
 """The gateway's own, beside the protocols."""
+
+
+def pages_of(gateway: GatewayConfig) -> tuple[str, ...]:
+    """Those on the services' port: probes always, what only operators need where nothing else has it."""
+    shown = gateway.operator_pages
+    return PAGES if shown == "always" or (shown == "auto" and not gateway.data_dir) else PROBES
+
 
 _PREFIX = re.compile(r"/(?:services/(?P<service>[^/]+)|seldon/(?:[^/]+/(?!api/v[01]\.))?(?P<seldon>[^/]+))(?=/)")
 _FIELD = re.compile(r"\\\{(\w+)\\\}")

@@ -32,6 +32,7 @@ from gateway.models import Models
 from gateway.nodes import Nodes
 from gateway.observe import Observer
 from gateway.passes import Entrance, Passes, entrance
+from gateway.paths import pages_of
 from gateway.pipeline import Pipeline
 from gateway.plane import Memory, Plane, draw
 from gateway.protocol import Listener, bounded
@@ -124,6 +125,7 @@ class Assembly:
             config.limits,
             self.log,
             self.bounds.bodies,
+            pages_of(config.gateway),
         )
         self.nodes = Nodes(self.models, self._busy, self.observer.series, self.observer.variants.tallies)
         self.nodes.adopt(config.services)
@@ -251,10 +253,9 @@ class Lone:
 
     async def describe(self) -> FleetSummary:
         """How it stands."""
-        models = self._assembly.models
-        return FleetSummary(
-            models.ready, self._assembly.pipeline.draining, tuple(models.describe()), dict(models.problems)
-        )
+        models, shadows = self._assembly.models, self._assembly.observer.shadows.reports()
+        told = tuple(models.describe()), dict(models.problems), shadows
+        return FleetSummary(models.ready, self._assembly.pipeline.draining, *told)
 
     async def metrics(self) -> bytes:
         """The page of metrics."""

@@ -17,7 +17,9 @@ import pytest
 from admin import Admin
 from live import LiveGateway, becomes, gateway
 
+from gateway.cli import main
 from gateway.control.store import FILE, Store
+from gateway.paths import PAGES
 
 MODELS = Path(__file__).resolve().parents[2] / "configs" / "models"
 CONFIG = """
@@ -192,6 +194,21 @@ def test_the_first_token_is_shown_once(config: Path) -> None:
         live.process.terminate()
         assert live.process.stdout is not None
         assert "token" not in live.process.stdout.read()
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_operators_pages_move_to_the_admin_listener(config: Path, workers: str) -> None:
+    """With a control plane the services' port shows probes only, unless the file says otherwise."""
+    with gateway(config, "--workers", workers) as live:
+        admin = Admin(live).url.removesuffix("/control/v1")
+        on_port = {path: httpx.get(f"{live.url}{path}").status_code for path in PAGES}
+        assert on_port == {"/healthz": 200, "/readyz": 200, "/metrics": 404, "/statusz": 404}
+        assert "tensorgate_requests_total" in httpx.get(f"{admin}/metrics").text
+        assert httpx.get(f"{admin}/statusz").json()["ready"]
+        assert main(["models", "--url", admin]) == 0
+    config.write_text(CONFIG.replace("admin_port = 0", 'admin_port = 0\noperator_pages = "always"'))
+    with gateway(config, "--workers", workers) as live:
+        assert {httpx.get(f"{live.url}{path}").status_code for path in PAGES} == {200}
 
 
 def test_other_addresses_need_a_token_of_the_files(config: Path) -> None:
