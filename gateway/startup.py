@@ -35,11 +35,13 @@ def banner(assembly: Assembly, port: int) -> Iterable[str]:
 
 
 def control_banner(host: str, port: int, first_token: str | None) -> Iterable[str]:
-    """Where the control plane answers, and, the first time, what opens it."""
-    yield f"  control    http://{f'[{host}]' if ':' in host else host}:{port}/control/v1"
+    """Where the control plane answers people and programs, and, the first time, what opens it."""
+    url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    yield f"  console    {url}/console"
+    yield f"  control    {url}/control/v1"
     if first_token is not None:
         yield f"  token      {first_token}"
-        yield "             the first administrator's, shown this once: put it into TENSORGATE_TOKEN"
+        yield "             the first administrator's, shown this once: sign in with it, or set TENSORGATE_TOKEN"
 
 
 def unasked(settings: Config) -> list[str]:

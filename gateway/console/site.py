@@ -13,7 +13,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from gateway.console import detail, listing, machines, playground, releases, revisions, scaling
+from gateway.console import detail, listing, machines, people, playground, releases, revisions, scaling
 from gateway.console.rendering import STATIC, Renderer
 from gateway.console.sessions import COOKIE, LONGEST_SECONDS, Sessions, check_csrf
 from gateway.console.texts import LANGUAGES, preferred, texts
@@ -25,7 +25,7 @@ from gateway.control.errors import ControlError, Invalid, NotFound, NotSignedIn,
 CONSOLE = "/console"
 ROWS: Sequence[Row] = (
     *listing.PAGES, *detail.PAGES, *playground.PAGES, *releases.PAGES, *scaling.PAGES, *machines.PAGES,
-    *revisions.PAGES,
+    *revisions.PAGES, *people.PAGES,
 )  # fmt: skip
 
 THEMES = ("auto", "light", "dark")
@@ -69,6 +69,8 @@ class Site:
                 return await row.page(visit)
             except ControlError as error:
                 return self._mistake(visit, error)
+            except Exception as error:  # not left to Starlette, which raises it again for the server to log twice more
+                return await self._failed(request, error)
 
         return answer
 

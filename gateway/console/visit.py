@@ -27,10 +27,19 @@ class Visit(Struct, frozen=True):
     form: FormData
 
     async def call(
-        self, method: str, path: str, body: Any = None, query: Mapping[str, str] | None = None, if_match: str = ""
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        query: Mapping[str, str] | None = None,
+        if_match: str = "",
+        **params: str,
     ) -> Any:
-        """Call an endpoint of the control API as the visitor, the page's path's fields its own. Raises ControlError."""
-        return await self.calls(self.user, method, path, body, query, if_match, **self.params)
+        """Call an endpoint of the control API as the visitor. Raises ControlError.
+
+        The fields of its path are those of the page's, and those given.
+        """
+        return await self.calls(self.user, method, path, body, query, if_match, **{**self.params, **params})
 
     @property
     def params(self) -> Mapping[str, str]:

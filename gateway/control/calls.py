@@ -46,7 +46,7 @@ class Calls:
 
     async def __call__(
         self,
-        user: User,
+        caller: User,
         method: str,
         path: str,
         body: Any = None,
@@ -56,11 +56,11 @@ class Calls:
     ) -> Any:
         """The answer's body, as data; `path` is the endpoint's own, its fields are in `params`. Raises ControlError."""
         endpoint = _BY_NAME[method, path]
-        check_caller(endpoint, user)
+        check_caller(endpoint, caller)
         if endpoint.takes is not None:
             try:
                 body = msgspec.convert({} if body is None else body, endpoint.takes)
             except msgspec.ValidationError as error:
                 raise mistake(error) from None
-        reply = await answered(endpoint, Ask(self.control, user, params, query or {}, body, if_match))
+        reply = await answered(endpoint, Ask(self.control, caller, params, query or {}, body, if_match))
         return msgspec.to_builtins(reply.body)

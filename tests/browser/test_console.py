@@ -209,7 +209,7 @@ PAGES = (
     "/console/services", "/console/services/new", "/console/services/seen", "/console/services/seen/edit",
     "/console/services/seen/traffic", "/console/services/seen/scaling", "/console/services/seen/keys",
     "/console/services/seen/events", "/console/machines", "/console/metrics", "/console/requests", "/console/events",
-    "/console/revisions",
+    "/console/people", "/console/revisions",
     "/console/revisions/1",
 )  # fmt: skip
 

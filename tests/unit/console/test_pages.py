@@ -266,7 +266,36 @@ def test_the_way_back(tmp_path: Path) -> None:
     run(story)
 
 
-OPEN_PAGES = ("/services", "/machines", "/metrics", "/metrics.json", "/events", "/requests")
+def test_people(tmp_path: Path) -> None:
+    """An administrator adds, changes and removes users and hands out tokens; a member has tokens of one's own only."""
+
+    async def story() -> None:
+        with plane(tmp_path, SERVICES) as made:
+            ours = await visitor(made)
+            await ours.post("/people", name="eve", role="member", project="vision")
+            shown_once = await ours.post("/people/tokens", user="eve", label="laptop")
+            text = re.search(r'class="secret">([^<]+)', shown_once.text)
+            assert text is not None
+            assert text[1] not in (await ours.get("/people")).text
+            eve = await visitor(made, text[1])
+            page = (await eve.get("/people")).text
+            assert "laptop" in page
+            assert "made at the first start" not in page
+            assert (await eve.post("/people", name="bob", role="admin")).status_code == 403
+            assert (await eve.post("/people/tokens", user="admin")).status_code == 403
+            assert (await ours.post("/people", name="eve", role="member")).status_code == 409
+            last = await ours.post("/people/admin", act="save", role="member")
+            assert (last.status_code, "last administrator" in last.text) == (409, True)
+            await ours.post("/people/eve", act="save", role="member", project="", disabled="1")
+            assert made.control.accounts.user("eve").disabled
+            assert (await eve.get("/people")).status_code == 303
+            await ours.post("/people/eve", act="remove")
+            assert [user.name for user in made.control.accounts.users()] == ["admin"]
+
+    run(story)
+
+
+OPEN_PAGES = ("/services", "/machines", "/metrics", "/metrics.json", "/events", "/requests", "/people")
 OPEN_TABS = ("", "/traffic", "/scaling", "/events")
 
 
@@ -331,5 +360,22 @@ def test_languages_and_colours(tmp_path: Path) -> None:
             assert 'data-theme="dark"' in page
             await ours.post("/settings", language="xx", theme="neon")
             assert 'data-theme="dark"' in (await ours.get("/services")).text
+
+    run(story)
+
+
+def test_what_nobody_foresaw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """A page that breaks says so without its reason, which is in the log, once."""
+
+    async def story() -> None:
+        with plane(tmp_path, SERVICES) as made:
+            ours = await visitor(made)
+            monkeypatch.setattr(made.fleet, "describe", None)
+            reply = await ours.get("/services")
+            assert (reply.status_code, "the gateway&#39;s log has its reason" in reply.text) == (500, True)
+            assert "NoneType" not in reply.text
+            assert [one.message for one in caplog.records if one.levelname == "ERROR"] == [
+                "GET /console/services failed"
+            ]
 
     run(story)

@@ -27,7 +27,14 @@ class Clock:
 
 
 def path_of(path: str) -> str:
-    for field, value in {"{name}": "flowers", "{act}": "stop", "{key}": "ci", "{number}": "1"}.items():
+    for field, value in {
+        "{name}": "flowers",
+        "{act}": "stop",
+        "{key}": "ci",
+        "{number}": "1",
+        "{user}": "ada",
+        "{token}": "0",
+    }.items():
         path = path.replace(field, value)
     return path
 
