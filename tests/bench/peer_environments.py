@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 
 from contenders import ROOT, Contender
@@ -34,22 +35,27 @@ class Started(Contender):
 
 def installed(peer: Peer) -> str | None:
     """The version of the peer in its environment, which is made if it is not there; None if it cannot be had."""
-    folder = ENVIRONMENTS / peer.name
+    made = environment(peer.name, peer.packages, DEBIANS_PYTHON if peer.system_python else sys.executable)
+    return peer.packages[0].partition("==")[2] if made else None
+
+
+def environment(name: str, packages: Sequence[str], python: str = sys.executable) -> Path | None:
+    """The folder of an environment with those packages, made on first use; None, with the reason printed."""
+    folder = ENVIRONMENTS / name
     stamp = folder / "installed"
-    wanted = "\n".join(peer.packages)
+    wanted = "\n".join(packages)
     if not stamp.exists() or stamp.read_text() != wanted:
-        print(f"\n{peer.name}: installing {', '.join(peer.packages)}", flush=True)
+        print(f"\n{name}: installing {', '.join(packages)}", flush=True)
         shutil.rmtree(folder, ignore_errors=True)
-        python = DEBIANS_PYTHON if peer.system_python else sys.executable
         pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-        for command in ([python, "-m", "venv", str(folder)], [*pip, *peer.packages]):
+        for command in ([python, "-m", "venv", str(folder)], [*pip, *packages]):
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode:
                 said = [line for line in done.stderr.splitlines() if line.strip()] or [f"exit code {done.returncode}"]
-                print(f"{peer.name}: left out, for it cannot be installed: {said[-1]}")
+                print(f"{name}: left out, for it cannot be installed: {said[-1]}")
                 return None
         stamp.write_text(wanted)
-    return peer.packages[0].partition("==")[2]
+    return folder
 
 
 def start(stack: contextlib.ExitStack, peer: Peer, model: Path, scratch: Path) -> Started | None:
