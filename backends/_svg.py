@@ -12,21 +12,26 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
+from gateway.errors import Overloaded
+
 MOST_BYTES = 4 << 20
 """Of one file."""
 MEGABYTES = 768
 """What the process may map, of which Python and the library take about 60."""
 CPU_SECONDS = 2
-SECONDS = 10
+SECONDS = 5.0
 """For a machine whose processors are busy."""
 AT_ONCE = 2
 """Processes; who comes later waits."""
+MOST_WAITING = 8
+"""Requests, those whose drawings are made included."""
 
 _BEGINNINGS = (b"<svg", b"<?xml", b"<!--", b"<!DOCTYPE svg")
 _CHILD = Path(__file__).with_name("_svg_child.py")
 _DRAWN = b"+"
 
 _slots = ThreadPoolExecutor(AT_ONCE, "svg")
+_jobs: set["_Job"] = set()
 
 
 class DrawError(Exception):
@@ -44,32 +49,58 @@ def is_svg(data: bytes) -> bool:
 
 
 async def draw(files: Sequence[bytes], most_pixels: int) -> list[bytes]:
-    """The images as PNG, each at its own size. Raises DrawError."""
+    """The images as PNG, each at its own size. Raises DrawError, or Overloaded."""
     for place, file in enumerate(files):
         if len(file) > MOST_BYTES:
             raise DrawError(place, f"an SVG image of more than {MOST_BYTES >> 20} MiB")
-    return await asyncio.get_running_loop().run_in_executor(_slots, _draw, files, most_pixels)
+    if len(_jobs) >= MOST_WAITING:
+        raise Overloaded(f"{MOST_WAITING} requests wait for their SVG images to be drawn already", retry_after=SECONDS)
+    job = _Job(files, most_pixels)
+    _jobs.add(job)
+    try:
+        return await asyncio.get_running_loop().run_in_executor(_slots, job.run)
+    finally:
+        _jobs.discard(job)
+        job.give_up()
 
 
-def _draw(files: Sequence[bytes], most_pixels: int) -> list[bytes]:
-    sent = b"".join(len(file).to_bytes(4, "big") + file for file in files)
-    limits = map(str, (MEGABYTES, CPU_SECONDS, most_pixels))
-    command = (sys.executable, "-I", "-S", str(_CHILD), _packages(), *limits)
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env={}
-    ) as child:
-        try:
-            answer, _ = child.communicate(sent, SECONDS)
-        except subprocess.TimeoutExpired:
+class _Job:
+    """The drawings of one request."""
+
+    def __init__(self, files: Sequence[bytes], most_pixels: int) -> None:
+        self._files = files
+        self._limits = tuple(map(str, (MEGABYTES, CPU_SECONDS, most_pixels)))
+        self._child: subprocess.Popen[bytes] | None = None
+        self._over = False
+
+    def run(self) -> list[bytes]:
+        """The images, made by a process of their own. Raises DrawError."""
+        sent = b"".join(len(file).to_bytes(4, "big") + file for file in self._files)
+        with self._started() as child:
+            try:
+                told, _ = child.communicate(sent, SECONDS)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                told, _ = child.communicate()
+        drawn, reason = _read(told)
+        if len(drawn) == len(self._files):
+            return drawn
+        spent = f"an SVG image that takes more than {CPU_SECONDS} s or {MEGABYTES} MB to draw"
+        raise DrawError(len(drawn), reason or ("an SVG image that cannot be drawn" if child.returncode == 1 else spent))
+
+    def give_up(self) -> None:
+        """Nobody waits for it any more."""
+        self._over = True
+        if self._child is not None:
+            self._child.kill()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        command = (sys.executable, "-I", "-S", str(_CHILD), _packages(), *self._limits)
+        pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+        self._child = child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nothing, env={})
+        if self._over:
             child.kill()
-            answer, _ = child.communicate()
-    drawn, reason = _read(answer)
-    if len(drawn) < len(files):
-        spent = f"takes more than {CPU_SECONDS} s or {MEGABYTES} MB to draw"
-        raise DrawError(
-            len(drawn), reason or f"an SVG image that {'cannot be drawn' if child.returncode == 1 else spent}"
-        )
-    return drawn
+        return child
 
 
 def _read(answer: bytes) -> tuple[list[bytes], str]:

@@ -12,7 +12,7 @@ import pytest
 from images import RGB, encoded, see, spec
 
 from backends import _svg, _svg_child
-from gateway.errors import InvalidTensor
+from gateway.errors import InvalidTensor, Overloaded
 
 ANY_SIZE = spec(None, None, None, 3)
 SVG = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
@@ -154,13 +154,9 @@ def test_refusals(item: bytes, said: str) -> None:
 
 def test_a_drawing_that_takes_for_ever() -> None:
     """Masks of masks are given up after two seconds of work, and others are drawn meanwhile."""
-    inside = ""
-    for level in range(9):
-        inside += f'<mask id="m{level}">' + rect(width=900, height=900, mask=f"url(#m{level - 1})") * 9 + "</mask>"
-    endless = svg(f'{inside}<rect width="900" height="900" mask="url(#m8)"/>', 'width="1000" height="1000"')
 
     async def run() -> list[bytes]:
-        lasting = asyncio.create_task(_svg.draw([endless], 1 << 20))
+        lasting = asyncio.create_task(_svg.draw([endless()], 1 << 20))
         quick = [await _svg.draw([svg(rect())], 100) for _ in range(3)]
         assert not lasting.done()
         with pytest.raises(_svg.DrawError, match="takes more than 2 s or 768 MB"):
@@ -168,6 +164,31 @@ def test_a_drawing_that_takes_for_ever() -> None:
         return [drawn[0][:4] for drawn in quick]
 
     assert asyncio.run(run()) == [b"\x89PNG"] * 3
+
+
+def endless() -> bytes:
+    """Masks of masks, which take hours."""
+    inside = ""
+    for level in range(9):
+        inside += f'<mask id="m{level}">' + rect(width=900, height=900, mask=f"url(#m{level - 1})") * 9 + "</mask>"
+    return svg(f'{inside}<rect width="900" height="900" mask="url(#m8)"/>', 'width="1000" height="1000"')
+
+
+def test_who_is_given_up_takes_no_more_time() -> None:
+    """Drawings that nobody waits for end at once, the waiting ones too, and too many at a time are refused."""
+
+    async def run() -> bytes:
+        jobs = [asyncio.create_task(_svg.draw([endless()], 1 << 20)) for _ in range(_svg.MOST_WAITING)]
+        await asyncio.sleep(0)
+        with pytest.raises(Overloaded, match="8 requests wait for their SVG images to be drawn already"):
+            await _svg.draw([svg(rect())], 100)
+        for job in jobs:
+            job.cancel()
+        assert {type(one) for one in await asyncio.gather(*jobs, return_exceptions=True)} == {asyncio.CancelledError}
+        [drawn] = await asyncio.wait_for(_svg.draw([svg(rect())], 100), 3)
+        return drawn[:4]
+
+    assert asyncio.run(run()) == b"\x89PNG"
 
 
 def test_the_process_reaches_nothing(tmp_path: Path) -> None:
