@@ -42,7 +42,10 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     boxes: str = "boxes"
     """The output of boxes, [n, 4]; with a first dimension for the images, or without one."""
     scores: str = "scores"
-    """The output of scores, [n]; or one for each class, [n, classes] or [classes, n]."""
+    """The output of scores, [n]; or one for each class, [n, classes] or [classes, n]. The output of the boxes, if the
+    scores stand behind each box: [n, 4 + classes], or the other way round."""
+    objectness: bool = False
+    """A score for any object stands before those of the classes, which it multiplies."""
     classes: str = ""
     """The output of classes, numbers or names; without it, the scores tell, or there is one class only."""
     count: str = ""
@@ -69,8 +72,9 @@ def wrap(backend: Backend, config: Config, source: ModelSource) -> Backend:
     """The backend with boxes for its outputs. Raises LoadFailed if the table does not fit the model."""
     if not isinstance(backend, ImageBackend):
         raise LoadFailed("detection: [image] must stand above [detection], for boxes are places in images")
+    labels = _labels(config.labels, source)
     readers = {
-        signature.name: _Reader(signature, config)
+        signature.name: _Reader(signature, config, labels)
         for signature in backend.metadata.signatures.values()
         if _has(signature, config.boxes) and _has(signature, config.scores)
     }
@@ -80,7 +84,7 @@ def wrap(backend: Backend, config: Config, source: ModelSource) -> Backend:
             f"detection: no signature has the outputs {config.boxes!r} and {config.scores!r}; "
             f"set boxes and scores; there are {', '.join(map(repr, sorted(names)))}"
         )
-    return DetectionBackend(backend, readers, config, _labels(config.labels, source))
+    return DetectionBackend(backend, readers, config, labels)
 
 
 def _labels(labels: str | tuple[str, ...], source: ModelSource) -> tuple[str, ...]:
@@ -97,8 +101,10 @@ def _has(signature: Signature, wanted: str) -> bool:
 class _Reader:
     """Finds a detector's guesses in the outputs of one signature."""
 
-    def __init__(self, signature: Signature, config: Config) -> None:
+    def __init__(self, signature: Signature, config: Config, labels: Sequence[str]) -> None:
         wanted = {"boxes": config.boxes, "scores": config.scores, "classes": config.classes, "count": config.count}
+        self._labels = len(labels)
+        self._objectness = config.objectness
         self._names = {what: _output(signature, what, name) for what, name in wanted.items() if name}
         self.outputs = tuple(dict.fromkeys(self._names.values()))
 
@@ -116,12 +122,16 @@ class _Reader:
 
     def _of_one(self, given: Mapping[str, Tensor]) -> Guesses:
         boxes, scores, classes = given["boxes"], given["scores"], given.get("classes")
+        if self._names["boxes"] == self._names["scores"]:
+            boxes, scores = self._apart(boxes)
         boxes = boxes.T if boxes.shape[1] != 4 and boxes.shape[0] == 4 else boxes
         number = len(boxes)
         if boxes.shape[1] != 4:
             raise self._unlike("boxes", boxes, "[n, 4]")
         if scores.ndim == 2 and len(scores) != number:
             scores = scores.T
+        if self._objectness and scores.ndim == 2 and scores.shape[1] > 1:
+            scores = scores[:, 1:] * scores[:, :1]
         if scores.ndim not in (1, 2) or len(scores) != number:
             raise self._unlike("scores", scores, f"[{number}] or [{number}, classes]")
         if classes is not None and classes.shape != (number,):
@@ -132,6 +142,15 @@ class _Reader:
                 raise self._unlike("count", given["count"], "one number")
             end = max(0, int(np.nan_to_num(given["count"].item())))
         return Guesses(boxes[:end], scores[:end], None if classes is None else classes[:end])
+
+    def _apart(self, both: Tensor) -> tuple[Tensor, Tensor]:
+        """Boxes and scores of an output that holds both; there are more boxes than classes."""
+        both = both.T if both.shape[0] < both.shape[1] else both
+        if both.shape[1] < 5:
+            raise self._unlike("boxes", both, "[n, 4 + classes]")
+        # What stands behind the scores, such as the coefficients of masks, is not read.
+        end = 4 + self._objectness + self._labels if self._labels else both.shape[1]
+        return both[:, :4], both[:, 4:end]
 
     def _unlike(self, what: str, tensor: Tensor, expected: str) -> InferenceFailed:
         shape = ",".join(map(str, tensor.shape))

@@ -221,6 +221,29 @@ def test_scores_lie_either_way() -> None:
     assert found(backend, blank(100, 100))[::2] == ([["0", "1", "1"]], [[0.9, 0.8, 0.3]])
 
 
+@pytest.mark.parametrize("turned", [True, False])
+@pytest.mark.parametrize(
+    ("behind", "table", "expected"),
+    [
+        ([[0.1, 0.8], [0.7, 0.2], [0.1, 0.1]], {}, [0.8, 0.7]),
+        ([[0.1, 0.8, 9, 9], [0.7, 0.2, 9, 9], [0.1, 0.1, 9, 9]], {"labels": ["cat", "dog"]}, [0.8, 0.7]),
+        ([[0.5, 0.1, 0.8], [0.9, 0.7, 0.2], [0.1, 1, 1]], {"objectness": True, "labels": ["a", "b"]}, [0.63, 0.4]),
+        ([[0.9], [0.5], [0.1]], {}, [0.9, 0.5]),
+    ],
+    ids=["scores", "masks behind them", "objectness", "one class"],
+)
+def test_scores_behind_the_boxes(
+    behind: list[list[float]], table: dict[str, Any], expected: list[float], turned: bool
+) -> None:
+    """One output may hold both, as YOLO models have it, either way round."""
+    rows = [[50, 50, 20, 10, *scores] for scores in behind]
+    rows += [[0, 0, 0, 0, *([0] * len(behind[0]))]] * 20
+    boxes = np.array([rows]).transpose(0, 2, 1) if turned else np.array([rows])
+    backend = detector(Detector(SQUARE, boxes=boxes), scores="boxes", format="cxcywh", **table)
+    _, found_boxes, confidences = found(backend, blank(100, 100))
+    assert (found_boxes, confidences) == ([[[40, 45, 20, 10]] * 2], [expected])
+
+
 def test_labels_file(tmp_path: Path) -> None:
     """Labels may be the lines of a file beside the model."""
     (tmp_path / "names.txt").write_text("Katze\nHündin\n", "utf-8")
@@ -311,6 +334,10 @@ def test_wanted_outputs() -> None:
         ({"boxes": np.zeros((2, 1, 4))}, r"output 'boxes' has shape \[2,1,4\]"),
         ({"scores": [[0.1, 0.2, 0.3]]}, r"output 'scores' has shape \[3\]; expected \[1\] or \[1, classes\]"),
         ({"scores": np.zeros((1, 1, 1, 1))}, r"output 'scores' has shape \[1,1,1\]"),
+        (
+            {"boxes": np.zeros((1, 9, 4)), "both": True},
+            r"output 'boxes' has shape \[9,4\]; expected \[n, 4 \+ classes\]",
+        ),
         ({"scores": 0.5}, r"output 'scores' has shape \[\]; expected one row"),
         ({"classes": [[1, 2]]}, r"output 'classes' has shape \[2\]; expected \[1\]"),
         ({"classes": 1}, r"output 'classes' has shape \[\]"),
@@ -318,7 +345,8 @@ def test_wanted_outputs() -> None:
 )
 def test_outputs_of_another_shape(answers: dict[str, Any], said: str) -> None:
     """A model that does not answer as its table promises is at fault, and the output is named."""
-    backend = detector(Detector(SQUARE, **{**ONE, **answers}), **TABLE)
+    table = {**TABLE, "scores": "boxes"} if answers.pop("both", False) else TABLE
+    backend = detector(Detector(SQUARE, **{**ONE, **answers}), **table)
     with pytest.raises(InferenceFailed, match=said):
         ask(backend, blank(9, 9))
 

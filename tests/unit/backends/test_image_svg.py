@@ -137,7 +137,6 @@ def uses(levels: int, inside: str = "<rect/>") -> str:
         (svg("&nbsp;"), "an SVG image that is no XML: undefined entity"),
         (svg("", 'width="0" height="9"'), "an SVG image that cannot be drawn: SVG has an invalid size"),
         (svg("", 'width="100000" height="100000"'), "an SVG image that takes more than 2 s or 768 MB to draw"),
-        (svg("", 'width="6000" height="6000"'), "an SVG image of more pixels than are taken at once"),
         (svg(" " * (5 << 20)), "an SVG image of more than 4 MiB"),
         (b"<?xml version='1.0'?><html/>", "an SVG image that cannot be drawn"),
         (svg("").decode().encode("latin-1") + "<!-- é -->".encode("latin-1"), "an SVG image that is not in UTF-8"),
@@ -157,13 +156,13 @@ def test_a_drawing_that_takes_for_ever() -> None:
 
     async def run() -> list[bytes]:
         lasting = asyncio.create_task(_svg.draw([endless()], 1 << 20))
-        quick = [await _svg.draw([svg(rect())], 100) for _ in range(3)]
+        quick = [await _svg.draw([svg(rect())], 100) for _ in range(2)]
         assert not lasting.done()
         with pytest.raises(_svg.DrawError, match="takes more than 2 s or 768 MB"):
             await lasting
         return [drawn[0][:4] for drawn in quick]
 
-    assert asyncio.run(run()) == [b"\x89PNG"] * 3
+    assert asyncio.run(run()) == [b"\x89PNG"] * 2
 
 
 def endless() -> bytes:
@@ -185,7 +184,7 @@ def test_who_is_given_up_takes_no_more_time() -> None:
         for job in jobs:
             job.cancel()
         assert {type(one) for one in await asyncio.gather(*jobs, return_exceptions=True)} == {asyncio.CancelledError}
-        [drawn] = await asyncio.wait_for(_svg.draw([svg(rect())], 100), 3)
+        [drawn] = await asyncio.wait_for(_svg.draw([svg(rect())], 100), 6)
         return drawn[:4]
 
     assert asyncio.run(run()) == b"\x89PNG"
