@@ -16,7 +16,7 @@ Dtypes numpy lacks (bfloat16, the float8 family) travel as float32, exactly; the
 Method = Literal["predict", "classify", "regress"]
 Batchable = Literal["likely", "never", "unknown"]
 """Whether rows of several requests may be run together: likely where all inputs and outputs share one named first
-dimension; never where an answer depends on chance or on past requests."""
+dimension; never where an answer depends on chance or on past requests, or its rows differ in length."""
 State = Literal["START", "LOADING", "AVAILABLE", "UNLOADING", "END"]
 
 DEFAULT_SIGNATURE = "serving_default"

@@ -34,7 +34,10 @@ async def batched(backend: Backend, config: BatchingConfig) -> Backend:
     most_rows: dict[str, int] = {}
     for name, signature in backend.metadata.signatures.items():
         if config.mode == "on" and signature.batchable == "never":
-            raise LoadFailed(f"batching: mode: 'on', but what {name!r} answers depends on chance, or on past requests")
+            raise LoadFailed(
+                f"batching: mode: 'on', but what {name!r} answers depends on chance, on past requests, "
+                "or has rows of different lengths"
+            )
         verdict = await _verdict(backend, signature, config)
         if verdict.most_rows > 1 or (config.mode == "on" and config.pad_to):
             most_rows[name] = verdict.most_rows

@@ -4,66 +4,13 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
-from images import Eye, colours, encoded, spec, wrap
+from detectors import ANY_SIZE, ONE, OUTPUTS, SQUARE, TABLE, Detector, F, ask, blank, detector, found
+from images import colours, encoded
 
-from backends import detection
-from gateway.errors import GatewayError, InferenceFailed, InvalidTensor, LoadFailed
-from gateway.interfaces import Backend, ModelSource
-from gateway.types import InferenceRequest, InferenceResponse, TensorSpec
-
-F = TensorSpec
-OUTPUTS = (F("boxes", "float32", None), F("scores", "float32", None), F("classes", "float32", None))
-SQUARE = spec(None, 100, 100, 3)
-ANY_SIZE = spec(1, None, None, 3)
-TABLE = {"classes": "classes", "labels": ["cat", "dog"]}
-
-
-class Detector(Eye):
-    """Answers with those outputs, and remembers the shapes of what it saw."""
-
-    def __init__(self, declared: TensorSpec, outputs: tuple[TensorSpec, ...] = OUTPUTS, **answers: Any) -> None:
-        super().__init__(declared)
-        signature = self.metadata.signatures["serving_default"]
-        signatures = {"serving_default": msgspec.structs.replace(signature, outputs={one.name: one for one in outputs})}
-        self.metadata = msgspec.structs.replace(self.metadata, signatures=signatures)
-        self.answers = {name: np.asarray(value) for name, value in answers.items()}
-        self.saw: list[tuple[int, ...]] = []
-
-    async def infer(self, request: InferenceRequest) -> InferenceResponse:
-        self.saw.append(request.inputs["x"].shape)
-        return InferenceResponse({name: self.answers[name] for name in request.outputs})
-
-
-def detector(inner: Backend, folder: Path = Path(), image: dict[str, Any] | None = None, **table: Any) -> Backend:
-    """The detector behind its two tables."""
-    source = ModelSource("detector", 1, folder, folder)
-    return detection.wrap(wrap(inner, **image or {}), msgspec.convert(table, detection.Config), source)
-
-
-def blank(width: int, height: int) -> bytes:
-    """A picture of that size."""
-    return encoded(np.zeros((height, width, 3), np.uint8))
-
-
-def ask(backend: Backend, *items: bytes, **request: Any) -> InferenceResponse:
-    """What it finds in those pictures."""
-    array = np.empty(len(items), object)
-    array[:] = items
-    return asyncio.run(backend.infer(InferenceRequest({"x": array}, **request)))
-
-
-def found(backend: Backend, *items: bytes) -> tuple[Any, Any, Any]:
-    """Classes, boxes and confidences, as lists."""
-    outputs = ask(backend, *items).outputs
-    boxes = np.round(outputs["dobjects"].astype(float), 3)
-    return outputs["dclasses"].tolist(), boxes.tolist(), np.round(outputs["dconfidences"].astype(float), 3).tolist()
-
-
-ONE = {"boxes": [[[10, 20, 30, 60]]], "scores": [[0.9]], "classes": [[1]]}
-
+from gateway.errors import InvalidTensor
+from gateway.types import InferenceRequest
 
 # Boxes...
 
@@ -305,97 +252,3 @@ def test_no_images() -> None:
         "dobjects": (0, 0, 4),
         "dconfidences": (0, 0),
     }
-
-
-# What it says of itself, and what does not fit...
-
-
-def test_metadata() -> None:
-    """The signature's outputs are the finds', and are never joined with another request's."""
-    backend = detector(Detector(SQUARE, **ONE), **TABLE)
-    signature = backend.metadata.signatures["serving_default"]
-    assert list(signature.outputs) == ["dclasses", "dobjects", "dconfidences"]
-    assert (signature.batchable, signature.inputs["x"].media) == ("never", "image")
-
-
-def test_wanted_outputs() -> None:
-    """Some of the finds' outputs may be asked for, and the model's own no more."""
-    backend = detector(Detector(SQUARE, **ONE), **TABLE)
-    assert list(ask(backend, blank(9, 9), outputs=("dconfidences",)).outputs) == ["dconfidences"]
-    with pytest.raises(InvalidTensor, match='there is no output "boxes"'):
-        ask(backend, blank(9, 9), outputs=("boxes",))
-
-
-@pytest.mark.parametrize(
-    ("answers", "said"),
-    [
-        ({"boxes": [[1, 2, 3]]}, r"output 'boxes' has shape \[1,3\]; expected \[n, 4\]"),
-        ({"boxes": [1, 2, 3, 4]}, r"output 'boxes' has shape \[4\]; expected \[n, 4\] for each of 1 images"),
-        ({"boxes": np.zeros((2, 1, 4))}, r"output 'boxes' has shape \[2,1,4\]"),
-        ({"scores": [[0.1, 0.2, 0.3]]}, r"output 'scores' has shape \[3\]; expected \[1\] or \[1, classes\]"),
-        ({"scores": np.zeros((1, 1, 1, 1))}, r"output 'scores' has shape \[1,1,1\]"),
-        (
-            {"boxes": np.zeros((1, 9, 4)), "both": True},
-            r"output 'boxes' has shape \[9,4\]; expected \[n, 4 \+ classes\]",
-        ),
-        ({"scores": 0.5}, r"output 'scores' has shape \[\]; expected one row"),
-        ({"classes": [[1, 2]]}, r"output 'classes' has shape \[2\]; expected \[1\]"),
-        ({"classes": 1}, r"output 'classes' has shape \[\]"),
-    ],
-)
-def test_outputs_of_another_shape(answers: dict[str, Any], said: str) -> None:
-    """A model that does not answer as its table promises is at fault, and the output is named."""
-    table = {**TABLE, "scores": "boxes"} if answers.pop("both", False) else TABLE
-    backend = detector(Detector(SQUARE, **{**ONE, **answers}), **table)
-    with pytest.raises(InferenceFailed, match=said):
-        ask(backend, blank(9, 9))
-
-
-@pytest.mark.parametrize(
-    ("table", "said"),
-    [
-        ({"boxes": "places"}, "no signature has the outputs 'places' and 'scores'; set boxes and scores; there are"),
-        ({"classes": "kinds"}, "classes: signature 'serving_default' has no output 'kinds'"),
-        ({"labels": "labels.txt"}, "there is no labels.txt in the version's folder"),
-        ({"labels": "../labels.txt"}, r"there is no \.\./labels.txt"),
-        ({"boxes": "text"}, "boxes: output 'text' is string, and numbers are needed"),
-    ],
-)
-def test_tables_that_do_not_fit(table: dict[str, Any], said: str, tmp_path: Path) -> None:
-    """A table that does not fit the model fails the load, and says why."""
-    inner = Detector(SQUARE, (*OUTPUTS, F("text", "string", (None,))), **ONE)
-    with pytest.raises(LoadFailed, match=said):
-        detector(inner, tmp_path, **table)
-
-
-def test_labels_outside_the_model(tmp_path: Path) -> None:
-    """No file outside the model's folder is read."""
-    (tmp_path / "secret.txt").write_text("secret")
-    (tmp_path / "model").mkdir()
-    with pytest.raises(LoadFailed, match="lies outside the model's own folder"):
-        detector(Detector(SQUARE, **ONE), tmp_path / "model", labels="../secret.txt")
-
-
-def test_the_tables_belong_together() -> None:
-    """[detection] stands below [image], which is said where it does not."""
-    source = ModelSource("detector", 1, Path(), Path())
-    with pytest.raises(LoadFailed, match=r"\[image\] must stand above \[detection\]"):
-        detection.wrap(Detector(SQUARE, **ONE), detection.Config(), source)
-    with pytest.raises(LoadFailed, match=r"\[detection\] must stand below \[image\]"):
-        wrap(detector(Detector(SQUARE, **ONE), **TABLE))
-
-
-def test_streams_and_closes() -> None:
-    """A stream is the one answer; closing reaches the model; a missing input is the model's to name."""
-    inner = Detector(SQUARE, **ONE)
-    backend = detector(inner, **TABLE)
-
-    async def run() -> list[InferenceResponse]:
-        array = np.array([blank(9, 9)], object)
-        parts = [part async for part in backend.stream(InferenceRequest({"x": array}))]
-        await backend.close()
-        return parts
-
-    assert [part.outputs["dclasses"].tolist() for part in asyncio.run(run())] == [[["dog"]]]
-    assert inner.closed == ["backend"]
-    assert issubclass(InferenceFailed, GatewayError)
