@@ -1,5 +1,6 @@
 """Somebody at the console without a browser: follows forms as a browser would, cookies and all."""
 
+import html
 import re
 from typing import Any
 
@@ -7,6 +8,17 @@ import httpx
 from control_plane import Plane
 
 BASE = "http://control"
+SERVICES: dict[str, Any] = {
+    "flowers": {"model": "iris", "owner": "ada", "project": "vision", "sharing": "ro"},
+    "digits": {"model": "mnist", "owner": "ada", "duration": "8h", "canary": {"model": "iris", "weight": 20}},
+}
+NEW = {
+    "name": "fresh", "type": "any", "model": "iris", "model_version": "0", "version": "1.0.0", "aliases": "a, b",
+    "sharing": "none", "duration": "8h", "environment": "LEVEL=3\nNAME=x=y", "parameters": "", "node.threads": "2",
+    "node.memory_mib": "0", "node.device": "auto", "node.driver": "", "nodes_allowed": "", "mode": "manual",
+    "nodes": "1", "app_auth_shown": "1", "limits.requests_per_second": "", "limits.concurrency": "4",
+    "limits.queue": "", "limits.deadline_ms": "",
+}  # fmt: skip
 
 
 class Visitor:
@@ -42,3 +54,8 @@ async def visitor(made: Plane, token: str | None = None, **headers: str) -> Visi
     made_visitor = Visitor(made, **headers)
     await made_visitor.sign_in(made.admin if token is None else token)
     return made_visitor
+
+
+def words(page: str) -> str:
+    """What is to be read on a page."""
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", page)).split())

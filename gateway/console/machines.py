@@ -1,8 +1,9 @@
 """The machines and what uses them, and how the services do, in numbers."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.responses import JSONResponse, Response
 
@@ -11,28 +12,40 @@ from gateway.console.visit import Row, Visit
 from gateway.control.permissions import may
 
 
+class Use(Struct, frozen=True):
+    """What a running service takes of the machine."""
+
+    name: str
+    nodes: int
+    on_card: bool
+    """Whether its model runs on an accelerator."""
+    waits: bool
+    """Whether it is to run on one, and does not."""
+
+
 async def _machines(visit: Visit) -> Response:
     machines = await visit.call("GET", "/machines")
-    models = await visit.call("GET", "/models")
+    models = (await visit.call("GET", "/models"))["models"]
+    uses = list(_uses(visit, models))
     model = visit.query.get("accelerator", "")
     cards = sorted({card["model"] for one in machines for card in one["accelerators"]})
     if model:
         machines = [one for one in machines if any(card["model"] == model for card in one["accelerators"])]
+    queued = sum(use.nodes for use in uses if use.waits)
     return visit.page(
-        "machines.html", here="machines", machines=machines, models=models["models"], cards=cards, model=model,
-        uses=list(_uses(visit)),
+        "machines.html", here="machines", machines=machines, models=models, cards=cards, model=model, uses=uses,
+        queued=queued,
     )  # fmt: skip
 
 
-def _uses(visit: Visit) -> Iterator[dict[str, Any]]:
-    """What services ask of a machine, as far as the visitor may see them."""
+def _uses(visit: Visit, models: Sequence[Mapping[str, Any]]) -> Iterator[Use]:
+    """Of the services that the visitor may see."""
     control = visit.calls.control
+    on_cards = {one["name"] for one in models if one["provider"] == "CUDA"}
     for name, service in control.services.items():
         if service.state == "running" and may(visit.user, "view", service, control.config.gateway.sharing):
-            yield {
-                "name": name, "nodes": service.nodes, "elastic": service.scaling is not None,
-                "threads": service.node.threads, "memory_mib": service.node.memory_mib, "device": service.node.device,
-            }  # fmt: skip
+            on_card = (service.model or name) in on_cards
+            yield Use(name, service.nodes, on_card, service.node.device == "cuda" and not on_card)
 
 
 async def _metrics(visit: Visit) -> Response:

@@ -3,29 +3,10 @@
 import html
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
-from console_visitor import Visitor, visitor
-from control_plane import Plane, plane, run
-
-SERVICES: dict[str, Any] = {
-    "flowers": {"model": "iris", "owner": "ada", "project": "vision", "sharing": "ro"},
-    "digits": {"model": "mnist", "owner": "ada", "duration": "8h", "canary": {"model": "iris", "weight": 20}},
-}
-NEW = {
-    "name": "fresh", "type": "any", "model": "iris", "model_version": "0", "version": "1.0.0", "aliases": "a, b",
-    "sharing": "none", "duration": "8h", "environment": "LEVEL=3\nNAME=x=y", "parameters": "", "node.threads": "2",
-    "node.memory_mib": "0", "node.device": "auto", "node.driver": "", "nodes_allowed": "", "mode": "manual",
-    "nodes": "1", "app_auth_shown": "1", "limits.requests_per_second": "", "limits.concurrency": "4",
-    "limits.queue": "", "limits.deadline_ms": "",
-}  # fmt: skip
-EVIL = "<img src=x onerror=alert(1)>"
-
-
-def words(page: str) -> str:
-    """What is to be read on a page."""
-    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", page)).split())
+from console_visitor import NEW, SERVICES, visitor, words
+from control_plane import plane, run
 
 
 def tags_of(page: str, name: str) -> str:
@@ -262,120 +243,5 @@ def test_the_way_back(tmp_path: Path) -> None:
             await ours.post(f"/revisions/{before}/rollback")
             assert made.control.services["flowers"].nodes == 1
             assert (await ours.get("/revisions/999")).status_code == 404
-
-    run(story)
-
-
-def test_people(tmp_path: Path) -> None:
-    """An administrator adds, changes and removes users and hands out tokens; a member has tokens of one's own only."""
-
-    async def story() -> None:
-        with plane(tmp_path, SERVICES) as made:
-            ours = await visitor(made)
-            await ours.post("/people", name="eve", role="member", project="vision")
-            shown_once = await ours.post("/people/tokens", user="eve", label="laptop")
-            text = re.search(r'class="secret">([^<]+)', shown_once.text)
-            assert text is not None
-            assert text[1] not in (await ours.get("/people")).text
-            eve = await visitor(made, text[1])
-            page = (await eve.get("/people")).text
-            assert "laptop" in page
-            assert "made at the first start" not in page
-            assert (await eve.post("/people", name="bob", role="admin")).status_code == 403
-            assert (await eve.post("/people/tokens", user="admin")).status_code == 403
-            assert (await ours.post("/people", name="eve", role="member")).status_code == 409
-            last = await ours.post("/people/admin", act="save", role="member")
-            assert (last.status_code, "last administrator" in last.text) == (409, True)
-            await ours.post("/people/eve", act="save", role="member", project="", disabled="1")
-            assert made.control.accounts.user("eve").disabled
-            assert (await eve.get("/people")).status_code == 303
-            await ours.post("/people/eve", act="remove")
-            assert [user.name for user in made.control.accounts.users()] == ["admin"]
-
-    run(story)
-
-
-OPEN_PAGES = ("/services", "/machines", "/metrics", "/metrics.json", "/events", "/requests", "/people")
-OPEN_TABS = ("", "/traffic", "/scaling", "/events")
-
-
-@pytest.mark.parametrize("path", [*OPEN_PAGES, *(f"/services/flowers{tab}" for tab in OPEN_TABS)])
-def test_members_see_their_own(tmp_path: Path, path: str) -> None:
-    """A member of the project looks at what is shared, at nothing else, and finds nothing to press there."""
-
-    async def story() -> None:
-        with plane(tmp_path, SERVICES) as made:
-            bob = await visitor(made, made.user("bob", project="vision"))
-            page = await bob.get(path)
-            assert page.status_code == 200
-            assert "digits" not in page.text
-            if path.startswith("/services/flowers"):
-                own = page.text.partition("<main")[2].partition("</main>")[0]
-                assert "/act/" not in own
-                assert "danger" not in own
-            for forbidden, status in (("/services/digits", 404), ("/revisions", 403), ("/services/flowers/keys", 403)):
-                assert status == (await bob.get(forbidden)).status_code
-            assert (await bob.post("/services/flowers/act/stop")).status_code == 403
-            assert (await bob.post("/services/flowers/edit", **NEW, act="plan")).status_code == 403
-
-    run(story)
-
-
-async def evil(made: Plane) -> Visitor:
-    table = {"model": "iris", "owner": EVIL, "aliases": [EVIL], "environment": {"X": EVIL}, "reason": EVIL}
-    await made.call("POST", "/apply", {"services": {"flowers": table | {"state": "failed"}}, "note": EVIL})
-    return await visitor(made)
-
-
-EVIL_PAGES = (
-    "/services", "/services/flowers", "/services/flowers/edit", "/services/flowers/events", "/events", "/revisions",
-    f"/services?name={EVIL}", f"/services/{EVIL}", f"/services?said={EVIL}",
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("path", EVIL_PAGES)
-def test_words_stay_words(tmp_path: Path, path: str) -> None:
-    """Whatever people wrote is shown as they wrote it, and is never part of the page."""
-
-    async def story() -> None:
-        with plane(tmp_path, SERVICES) as made:
-            page = await (await evil(made)).get(path)
-            assert "<img src=x" not in page.text
-
-    run(story)
-
-
-def test_languages_and_colours(tmp_path: Path) -> None:
-    """The browser's language without a choice; a choice is kept, and so is a theme."""
-
-    async def story() -> None:
-        with plane(tmp_path, SERVICES) as made:
-            ours = await visitor(made, **{"accept-language": "zh-CN,zh;q=0.9"})
-            page = (await ours.get("/services")).text
-            assert (re.search(r'lang="\w+"', page)[0], "创建服务" in page) == ('lang="zh"', True)  # type: ignore[index]
-            await ours.post("/settings", language="en", to="/console/services")
-            await ours.post("/settings", theme="dark", to="/console/services")
-            page = (await ours.get("/services")).text
-            assert "New service" in page
-            assert 'data-theme="dark"' in page
-            await ours.post("/settings", language="xx", theme="neon")
-            assert 'data-theme="dark"' in (await ours.get("/services")).text
-
-    run(story)
-
-
-def test_what_nobody_foresaw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """A page that breaks says so without its reason, which is in the log, once."""
-
-    async def story() -> None:
-        with plane(tmp_path, SERVICES) as made:
-            ours = await visitor(made)
-            monkeypatch.setattr(made.fleet, "describe", None)
-            reply = await ours.get("/services")
-            assert (reply.status_code, "the gateway&#39;s log has its reason" in reply.text) == (500, True)
-            assert "NoneType" not in reply.text
-            assert [one.message for one in caplog.records if one.levelname == "ERROR"] == [
-                "GET /console/services failed"
-            ]
 
     run(story)
