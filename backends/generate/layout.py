@@ -94,16 +94,20 @@ def _hub_layout(directory: Path, root: Path) -> Layout:
 
     heads = count("num_attention_heads", "n_head", "num_heads")
     context = count("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length")
+    size = (
+        count("head_dim") if config.get("head_dim") is not None else count("hidden_size", "n_embd", "d_model") // heads
+    )
+    ends = (table["eos_token_id"] for table in (generation, config) if table.get("eos_token_id") is not None)
     window = config.get("sliding_window") if config.get("use_sliding_window") is not False else None
     name = next((name for name in HUB_FILES if (directory / name).exists()), HUB_FILES[0])
     return Layout(
         file=_confine.model_file(directory, root, name),
         context_length=context,
         bos=config["bos_token_id"] if isinstance(config.get("bos_token_id"), int) else None,
-        eos=_tokens(generation.get("eos_token_id", config.get("eos_token_id")), HUB_CONFIG),
+        eos=_tokens(next(ends, None), HUB_CONFIG),
         layers=count("num_hidden_layers", "n_layer", "num_layers"),
         kv_heads=count("num_key_value_heads", "num_attention_heads", "n_head", "num_heads"),
-        head_size=config.get("head_dim") or count("hidden_size", "n_embd", "d_model") // heads,
+        head_size=size,
         vocabulary_size=count("vocab_size"),
         names=_NAMES,
         shared_buffer=False,

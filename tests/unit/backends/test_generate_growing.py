@@ -128,6 +128,7 @@ def test_prompts_in_one_go_or_token_by_token(
     [
         ({"eos_token_id": None, "generation": True}, "config.json: eos_token_id must be a token"),
         ({"max_position_embeddings": None}, "config.json: max_position_embeddings must be a whole number"),
+        ({"head_dim": "32"}, "config.json: head_dim must be a whole number"),
         ({"num_hidden_layers": 9}, "has no 'past_key_values.4.key'"),
     ],
 )
@@ -151,7 +152,7 @@ def test_the_hubs_folders(tmp_path: Path) -> None:
     (folder / "model.onnx").rename(folder / "onnx" / "model.onnx")
     config = {"n_layer": 4, "n_head": 4, "n_embd": 128, "n_positions": 64, "vocab_size": 1024, "eos_token_id": 2}
     (folder / "config.json").write_text(json.dumps({"text_config": config}))
-    (folder / "generation_config.json").unlink()
+    (folder / "generation_config.json").write_text('{"eos_token_id": null}')
 
     async def test(backend: GenerateBackend) -> str:
         return str((await backend.infer(asked("Hello!", temperature=0))).outputs["text"][0])
