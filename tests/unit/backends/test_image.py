@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from images import RGB, Eye, colours, encoded, see, see_array, spec, wrap
 
-from backends import image, ort
+from backends import _image_decoder, image, ort
 from gateway.interfaces import BackendStatus, ModelSource
 from gateway.types import InferenceRequest, TensorSpec
 
@@ -111,13 +111,13 @@ def test_numbers_pass_untouched() -> None:
 def test_large_images_leave_the_loop(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Decoding and resizing what takes long happens on a thread, what takes short does not."""
     calls: list[Callable[..., Any]] = []
-    to_thread = asyncio.to_thread
+    on_thread = _image_decoder._on_thread
 
-    async def spy(function: Callable[..., Any], *args: Any) -> Any:
-        calls.append(function)
-        return await to_thread(function, *args)
+    async def spy(work: Callable[[], Any]) -> Any:
+        calls.append(work)
+        return await on_thread(work)
 
-    monkeypatch.setattr(asyncio, "to_thread", spy)
+    monkeypatch.setattr(_image_decoder, "_on_thread", spy)
     plain = np.zeros((size, size, 3), np.uint8)
     for pixels in (plain, colours(size, size)):
         assert see(spec(None, None, None, 3), encoded(pixels)).tolist() == [pixels.tolist()]
