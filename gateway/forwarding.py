@@ -9,6 +9,9 @@ Headers = list[tuple[bytes, bytes]]
 FORWARDS = "forwards"
 """Of a model's extras: the client's headers, in lower case, that its backend passes on to the server behind it."""
 
+SESSION_COOKIE = b"tensorgate_session"
+"""The console's. NOTE: a browser sends a cookie to every port of a host, and so to services' own servers, too."""
+
 HOP_BY_HOP = frozenset(
     {b"connection", b"keep-alive", b"proxy-connection", b"proxy-authenticate", b"proxy-authorization", b"te",
      b"trailer", b"transfer-encoding", b"upgrade", b"expect"}
@@ -31,10 +34,17 @@ def kept(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
 def forwarded(headers: Headers, *, peer: str, prefix: str, request_id: str, hidden: bool) -> Headers:
     """What the server behind is told: the client's own headers, without a `hidden` Authorization, and who called.
 
+    A session of the console is nobody's but the browser's and the console's.
+
     What a client says of forwarding is replaced: only the gateway knows where the call came from.
     """
     dropped = _OURS | _TOLD | ({b"authorization"} if hidden else frozenset())
-    told = [(name, value) for name, value in kept(headers) if name not in dropped]
+    told = [
+        (name, value if name != b"cookie" else _without_session(value))
+        for name, value in kept(headers)
+        if name not in dropped
+    ]
+    told = [one for one in told if one != (b"cookie", b"")]
     host = next((value for name, value in headers if name == b"host"), b"")
     told += [
         (b"x-forwarded-for", peer.encode("latin-1")),
@@ -45,6 +55,13 @@ def forwarded(headers: Headers, *, peer: str, prefix: str, request_id: str, hidd
     if prefix:
         told.append((b"x-forwarded-prefix", prefix.encode("latin-1")))
     return told
+
+
+def _without_session(cookies: bytes) -> bytes:
+    """A Cookie header's other cookies, as they came."""
+    if SESSION_COOKIE not in cookies:
+        return cookies
+    return b";".join(one for one in cookies.split(b";") if one.partition(b"=")[0].strip() != SESSION_COOKIE).strip()
 
 
 def told_to_backend(headers: Headers, names: Iterable[str], request_id: str) -> tuple[tuple[str, str], ...]:

@@ -6,7 +6,6 @@ import math
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable
-from http.cookies import CookieError, SimpleCookie
 from time import monotonic
 
 from msgspec import Struct
@@ -15,8 +14,9 @@ from starlette.requests import HTTPConnection
 from gateway.control.accounts import User, digest
 from gateway.control.errors import NotAllowed, NotSignedIn, TooOften
 from gateway.control.signin import SignIn
+from gateway.forwarding import SESSION_COOKIE
 
-COOKIE = "tensorgate_session"
+COOKIE = SESSION_COOKIE.decode()
 CSRF_HEADER = "x-csrf-token"
 IDLE_SECONDS = 3600.0
 LONGEST_SECONDS = 12 * 3600.0
@@ -135,11 +135,8 @@ def _same_origin(connection: HTTPConnection) -> bool:
 
 
 def _cookie(connection: HTTPConnection) -> str:
-    try:
-        morsel = SimpleCookie(connection.headers.get("cookie", "")).get(COOKIE)
-    except CookieError:
-        return ""
-    return morsel.value if morsel is not None else ""
+    # NOTE: read as browsers write them; http.cookies stops at the first of another program that it does not like.
+    return connection.cookies.get(COOKIE, "")
 
 
 def _key(cookie: str) -> bytes:

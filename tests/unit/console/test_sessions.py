@@ -167,7 +167,7 @@ def test_sessions_end(tmp_path: Path) -> None:
             with pytest.raises(NotSignedIn):
                 await sessions.begin("nothing", "here")
             cookie = await sessions.begin(made.admin, "here")
-            connection: Any = type("Connection", (), {"headers": {"cookie": f"tensorgate_session={cookie}"}})
+            connection: Any = type("Connection", (), {"cookies": {"tensorgate_session": cookie}})
             steps = int(LONGEST_SECONDS // (IDLE_SECONDS - 1))
             for _ in range(steps):
                 clock.now += IDLE_SECONDS - 1
@@ -175,7 +175,7 @@ def test_sessions_end(tmp_path: Path) -> None:
             clock.now += LONGEST_SECONDS - steps * (IDLE_SECONDS - 1)
             assert await sessions.find(connection) is None
             idle = await sessions.begin(made.admin, "here")
-            connection.headers = {"cookie": f"tensorgate_session={idle}"}
+            connection.cookies = {"tensorgate_session": idle}
             clock.now += IDLE_SECONDS
             assert await sessions.find(connection) is None
 

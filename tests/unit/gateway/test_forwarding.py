@@ -46,6 +46,21 @@ def test_what_a_client_says_of_forwarding_is_replaced() -> None:
 
 
 @pytest.mark.parametrize(
+    ("cookies", "left"),
+    [
+        (b"tensorgate_session=s", []),
+        (b"a=1; tensorgate_session=s; b=2", [b"a=1; b=2"]),
+        (b"a=1;tensorgate_session = s", [b"a=1"]),
+        (b"tensorgate_session_2=x;  c=tensorgate_session=", [b"tensorgate_session_2=x;  c=tensorgate_session="]),
+    ],
+)
+def test_no_server_is_told_a_session_of_the_console(cookies: bytes, left: list[bytes]) -> None:
+    """A browser sends the cookie to every port of a host; whoever made a service could act as whoever visits it."""
+    told = forwarded([(b"cookie", cookies)], peer="10.0.0.1", prefix="", request_id="r-1", hidden=False)
+    assert left == [value for name, value in told if name == b"cookie"]
+
+
+@pytest.mark.parametrize(
     ("authorization", "own_key", "protected", "hidden"),
     [
         (b"APPCODE x", False, False, True),
