@@ -1,5 +1,6 @@
 """A service as the file, the store and the API describe it; `gateway.config` offers the same names."""
 
+import math
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -104,7 +105,7 @@ class ShadowConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Of the requests that the stable deployment answers."""
     at_once: Annotated[int, Meta(ge=1, le=256)] = 4
     """Copies that run at the same time; beyond, none is made."""
-    tolerance: Annotated[float, Meta(ge=0)] = 1e-4
+    tolerance: Annotated[float, Meta(ge=0, le=1e12)] = 1e-4
     """How far numbers may lie apart, absolutely and in relation, and still count as the same."""
 
 
@@ -120,9 +121,9 @@ class AnalysisConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Of the canary's answers, at most, beyond what the stable deployment has."""
     percentile: Annotated[float, Meta(gt=0, lt=100)] = 95.0
     """Of the seconds that an answer takes."""
-    latency_ms: Annotated[float, Meta(ge=0)] = 0.0
+    latency_ms: Annotated[float, Meta(ge=0, le=1e12)] = 0.0
     """The canary's percentile, at most; 0 sets no bound."""
-    latency_ratio: Annotated[float, Meta(ge=0)] = 0.0
+    latency_ratio: Annotated[float, Meta(ge=0, le=1e12)] = 0.0
     """The canary's percentile as a multiple of the stable deployment's, at most; 0 sets no bound."""
     bad_windows: Positive = 1
     """In a row, after which the canary gets no requests any more."""
@@ -214,5 +215,7 @@ class ServiceConfig(Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if self.parameters and self.type != "custom":
             raise ValueError(f"parameters are for services of type custom only, not {self.type}")
+        if any(isinstance(value, float) and not math.isfinite(value) for value in self.parameters.values()):
+            raise ValueError("parameters: expected numbers that JSON has, too")
         if self.node.driver and self.nodes_allowed:
             raise ValueError("give either node.driver or nodes_allowed: a machine that is named has the driver it has")

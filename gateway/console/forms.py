@@ -1,5 +1,6 @@
 """Forms read as the API's bodies: what a person typed, as the data that the endpoint takes; it says what is wrong."""
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,14 +13,15 @@ LIMITS = ("requests_per_second", "concurrency", "queue", "deadline_ms")
 
 
 def number(text: str) -> Any:
-    """A number if it is one; else the text, which the API refuses in its own words."""
+    """A number if it is one that JSON has, too; else the text, which the API refuses in its own words."""
     text = text.strip()
     if re.fullmatch(r"-?[0-9]{1,18}", text):
         return int(text)
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
         return text
+    return value if math.isfinite(value) else text
 
 
 def service(form: FormData, before: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ TYPES = ("any", "tfserving", "seldon", "sagemaker", "openai", "v2", "custom")
 async def _list(visit: Visit) -> Response:
     query = {name: value for name in FILTERS if (value := visit.query.get(name, ""))}
     sort = visit.query.get("sort", "name")
-    start = visit.query.get("offset", "0")
+    start = visit.query.get("offset") or "0"
     asked = {**query, "sort": sort, "offset": start, "limit": str(PAGE)}
     found = await visit.call("GET", "/services", query=asked)
     return visit.page(

@@ -64,7 +64,7 @@ def _lines(series: str) -> list[str]:
 
 def _moment(number: int, line: str) -> tuple[Any, dict[str, Any]]:
     """`10 concurrency=12 latency_ms=40`: seconds, and the metrics at that moment."""
-    at, *told = line.replace(",", " ").split()
+    at, *told = line.replace(",", " ").split() or [""]
     if not told or any("=" not in one for one in told):
         raise Invalid(f"line {number}: expected SECONDS METRIC=VALUE ..., got {line[:64]!r}", "series")
     values = [one.split("=", 1) for one in told]

@@ -52,7 +52,9 @@ class Site:
             *(Route(row.path, self._answering(row), methods=[row.method]) for row in ROWS),
             Mount("/static", _Static(directory=STATIC)),
         ]
-        handlers: dict[Any, Any] = {HTTPException: self._no_page, Exception: self._failed}
+        handlers: dict[Any, Any] = {
+            HTTPException: self._no_page, ControlError: self._refused, Exception: self._failed,
+        }  # fmt: skip
         self.app = Starlette(routes=routes, exception_handlers=handlers)
 
     def _answering(self, row: Row) -> Any:
@@ -147,6 +149,11 @@ class Site:
         visit = self._visit(request, *((found[1], found[0].csrf) if found else (_NOBODY, "")))
         return self._mistake(visit, NotFound(visit.texts("mistake.no_page")))
 
+    async def _refused(self, request: Request, error: Exception) -> Response:
+        """Of pages that need no session: a form that cannot be read."""
+        assert isinstance(error, ControlError)
+        return self._mistake(self._visit(request, _NOBODY, ""), error)
+
     async def _failed(self, request: Request, error: Exception) -> Response:
         log.error("%s %s failed", request.method, request.url.path, exc_info=error)
         visit = self._visit(request, _NOBODY, "")
@@ -171,8 +178,10 @@ async def _form(request: Request) -> FormData:
         raise Invalid(f"a form has a Content-Length of at most {_FORM_BYTES} bytes")
     try:
         return await request.form(max_files=0, max_fields=2000)
-    except (HTTPException, ClientDisconnect) as error:
-        raise Invalid(f"the form cannot be read: {getattr(error, 'detail', 'it was cut short')}") from None
+    except (HTTPException, ClientDisconnect, ValueError) as error:  # the last is of odd charsets
+        raise Invalid(
+            f"the form cannot be read: {getattr(error, 'detail', 'it is cut short, or of an unknown charset')}"
+        ) from None
 
 
 def _own_path(path: str) -> str:

@@ -70,7 +70,7 @@ def started(
     nodes: int | None = None,
     scaling: ScalingConfig | None = None,
 ) -> ServiceConfig:
-    """The service from its start on, with what is chosen anew. Raises Conflict if it runs."""
+    """The service from its start on, with what is chosen anew. Raises Conflict if it runs, or Invalid."""
     if service.state not in GONE:
         raise Conflict(f"it is {service.state}: only a service that is stopped, expired or failed can be started")
     chosen = replace(
@@ -82,7 +82,7 @@ def started(
         nodes=service.nodes if nodes is None else nodes,
         scaling=scaling if scaling is not None or nodes is not None else service.scaling,
     )
-    return with_expiry(chosen, at)
+    return with_expiry(described(msgspec.to_builtins(chosen)), at)
 
 
 def stopped(service: ServiceConfig, reason: str = "") -> ServiceConfig:

@@ -3,7 +3,6 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from gateway.config import NodeConfig, ScalingConfig, ServiceConfig
@@ -118,10 +117,9 @@ async def _start(ask: Ask) -> Reply:
 
     def start(service: ServiceConfig) -> ServiceConfig:
         check_package(ask.control, name, service)
-        started = changes.started(
+        return changes.started(
             service, now(), duration=chosen.duration, node=chosen.node, nodes=chosen.nodes, scaling=chosen.scaling
         )
-        return changes.described(msgspec.to_builtins(started))
 
     return await edited_by(ask, start, "start", f"{name} was started")
 

@@ -101,6 +101,8 @@ def test_fields_are_edited_and_reset() -> None:
     ("table", "text"),
     [
         ({"parameters": {"a": 1}}, "parameters are for services of type custom only"),
+        ({"type": "custom", "parameters": {"a": float("inf")}}, "expected numbers that JSON has"),
+        ({"canary": {"analysis": {"latency_ms": float("inf")}}}, "canary.analysis.latency_ms"),
         ({"nodes_allowed": ["n1"], "node": {"driver": "1.2"}}, "either node.driver or nodes_allowed"),
         ({"version": "1.0"}, "version"),
         ({"type": "tf"}, "Invalid enum value 'tf'"),
