@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from gateway.fleet import ControlPlane
 from gateway.relay import MESSAGE_BYTES
@@ -14,6 +15,23 @@ from gateway.websocket import WebSocketProtocol
 
 _LEAVE_SECONDS = 2
 """How long its requests may take once the gateway has drained."""
+
+
+class _Cycle(RequestResponseCycle):
+    """uvicorn's, which writes to nobody whose connection is being closed."""
+
+    async def send(self, message: Any) -> None:
+        if self.transport.is_closing():
+            self.disconnected = True  # NOTE: uvloop refuses writes from `close` on, before `connection_lost` says so
+        await super().send(message)
+
+
+class _Protocol(HttpToolsProtocol):
+    def on_headers_complete(self) -> None:
+        super().on_headers_complete()
+        if self.cycle is not None:
+            # NOTE: uvicorn's protocol makes its own class by name, before its task first runs.
+            self.cycle.__class__ = _Cycle
 
 
 class _Listener(uvicorn.Server):
@@ -30,6 +48,7 @@ async def serve_admin(app: Any, sock: socket.socket) -> None:
         uvicorn.Config(
             app,
             interface="asgi3",
+            http=_Protocol,
             ws=WebSocketProtocol,
             ws_max_size=MESSAGE_BYTES,
             lifespan="off",

@@ -45,7 +45,9 @@ def needs(services: Mapping[str, ServiceConfig], nodes: Mapping[str, int]) -> di
     Raises ConfigError where two of them ask for other settings of it.
     """
     found: dict[str, tuple[str, Need]] = {}
+    most: dict[str, int] = {}
     for where, model, need in _asked(services, nodes):
+        most[model] = max(need.nodes, most.get(model, 0))
         if model not in found:
             found[model] = (where, need)
             continue
@@ -54,7 +56,11 @@ def needs(services: Mapping[str, ServiceConfig], nodes: Mapping[str, int]) -> di
             text = f"it shares the model {model!r} with {other}, so environment, parameters and node must be the same"
             raise ConfigError(f"{where}: {text}")
         found[model] = (other, _joined(before, need))
-    return {model: need for model, (_, need) in found.items()}
+    # Services that ask for one node each ask for nothing that the gateway's own process could not do.
+    return {
+        model: replace(need, nodes=1) if need.nodes > 1 >= most[model] and not need.scales else need
+        for model, (_, need) in found.items()
+    }
 
 
 def _asked(services: Mapping[str, ServiceConfig], nodes: Mapping[str, int]) -> Iterator[tuple[str, str, Need]]:

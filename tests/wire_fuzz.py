@@ -5,7 +5,7 @@ import json
 import random
 import re
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 STATUS = re.compile(rb"HTTP/1\.1 (\d{3}) [A-Za-z' -]*\r\n")
@@ -46,6 +46,44 @@ REQUESTS = (
         for path in ("/healthz", "/ping", "/v1/models", "/v1/models/iris/metadata", "/v2/models/iris", "/metrics")
     ),
 )
+
+_NAMED = {"names": ["fuzzed"]}
+_TABLE = {"model": "iris", "duration": "1h", "canary": {"model": "mnist", "weight": 30}}
+_RULE = {"min": 1, "max": 3, "expectations": [{"metric": "concurrency", "value": 2}]}
+CONTROL = tuple(
+    one._replace(path=f"/control/v1{one.path}")
+    for one in (
+        _json("/services", {"name": "fuzzed", "model": "iris", "duration": "8h", "environment": {"A": "1"}}),
+        _json("/services/fuzzed", {"duration": "2h", "limits": {"concurrency": 3}})._replace(method="PATCH"),
+        _json("/services/fuzzed/canary", {"model": "mnist", "weight": 30})._replace(method="PUT"),
+        _json("/services/fuzzed/canary/weight", {"weight": 30})._replace(method="PUT"),
+        _json("/services/fuzzed/keys", {"id": "k", "expires_at": "2999-01-31T12:00:00Z", "scopes": ["infer"]}),
+        _json("/services/fuzzed/keys/k/rotate", {"overlap": "1h"}),
+        _json("/services/fuzzed/nodes", {"nodes": 1})._replace(method="PUT"),
+        _json("/services/fuzzed/start", {"duration": "1h", "node": {"device": "cpu"}}),
+        _json("/services/fuzzed/stop", {"reason": "tests"}),
+        _json("/services/stop", _NAMED),
+        _json("/services/delete", _NAMED),
+        _json("/plan", {"services": {"fuzzed": _TABLE}}),
+        _json("/apply", {"services": {"fuzzed": _TABLE}, "note": "fuzz"}),
+        _json("/rollback", {"revision": 1}),
+        _json("/scaling/simulate", {"scaling": _RULE, "series": [[0, {"concurrency": 9}], [1, {"concurrency": 1}]]}),
+        _json("/users", {"name": "fuzzed", "role": "member", "project": "p"}),
+        _json("/users/fuzzed/tokens", {"label": "l", "expires_at": "2999-01-31T12:00:00Z"}),
+        _json("/services/digits/test/v1/models/digits:predict", {"instances": [1.0]}),
+        *(
+            Valid(path, "", b"", "GET")
+            for path in (
+                "/services?sort=expiry&limit=3",
+                "/events?before=9&limit=2",
+                "/revisions/1",
+                "/me",
+                "/machines",
+            )
+        ),
+    )
+)
+"""Calls of the control API; what they change is called fuzzed."""
 
 HUGE = (b"1e999", b"-1e999", b"9" * 400, b"NaN", b"null", b'"\\ud800"', b"18446744073709551616", b"{}", b"true")
 
@@ -128,13 +166,13 @@ def _chunked(dice: random.Random, body: bytes) -> bytes:
     return sent + dice.choice((b"0\r\n\r\n", b"0\r\nA: b\r\n\r\n", b""))
 
 
-def request(dice: random.Random) -> bytes:
+def request(dice: random.Random, requests: Sequence[Valid] = REQUESTS, *own_lines: str) -> bytes:
     """One request with some things wrong."""
-    valid = dice.choice(REQUESTS)
+    valid = dice.choice(requests)
     body = dice.choice(BODIES)(dice, valid.body)
     path = valid.path if dice.random() < 0.9 else dice.choice(PATHS)
     method = valid.method if dice.random() < 0.9 else dice.choice(METHODS)
-    lines = [f"{method} {path} HTTP/1.1", "Host: a"]
+    lines = [f"{method} {path} HTTP/1.1", "Host: a", *own_lines]
     lines.append(f"Content-Type: {valid.content_type if dice.random() < 0.85 else dice.choice(TYPES)}")
     if dice.random() < 0.3:
         lines.append(dice.choice(ODD_HEADERS))
@@ -154,7 +192,56 @@ def request(dice: random.Random) -> bytes:
 def case(seed: int, number: int) -> bytes:
     """What goes over one connection: one request or some pipelined ones, the last of which asks to close."""
     dice = random.Random(f"{seed}:{number}")
-    sent = b"".join(request(dice) for _ in range(dice.choice((1, 1, 1, 2, 4))))
+    if dice.random() < 0.1:
+        return conversation(dice)
+    return _several(dice, lambda: request(dice))
+
+
+def control_case(seed: int, number: int, token: str) -> bytes:
+    """The same for the admin listener, by an administrator mostly."""
+    dice = random.Random(f"{seed}:{number}:control")
+
+    def asked() -> bytes:
+        shown = token if dice.random() < 0.9 else dice.choice(("tgc_wrong", "\xff", "x" * 3000))
+        return request(dice, CONTROL, f"Authorization: Bearer {shown}")
+
+    return _several(dice, asked)
+
+
+def conversation(dice: random.Random) -> bytes:
+    """A websocket to the painter, and frames of which most are wrong in their form or in what they say."""
+    path = dice.choice(
+        ("/services/painter/generate", "/services/painter/generate", "/generate", "/services/x/generate")
+    )
+    lines = [
+        f"GET {path} HTTP/1.1",
+        "Host: a",
+        "Upgrade: websocket",
+        "Connection: Upgrade",
+        "Sec-WebSocket-Version: 13",
+    ]
+    lines.append(f"Sec-WebSocket-Key: {'dGhlIHNhbXBsZSBub25jZQ==' if dice.random() < 0.95 else 'AAAA'}")
+    asked = json.dumps({"prompt": "a", "step": 1, "width": 8, "height": 8, "cfg": 1.5}).encode()
+    frames = (_frame(dice, dice.choice(BODIES)(dice, asked)) for _ in range(dice.randint(0, 4)))
+    return "\r\n".join([*lines, "", ""]).encode() + b"".join(frames)
+
+
+def _frame(dice: random.Random, payload: bytes) -> bytes:
+    """A client's frame; rarely one that a client may not send."""
+    well = dice.random() < 0.6
+    first = 0x81 if well else dice.randrange(256)
+    masked = well or dice.random() < 0.8
+    told = len(payload) if well or dice.random() < 0.7 else dice.choice((0, 125, 1 << 20, 1 << 40, (1 << 64) - 1))
+    size = bytes([told]) if told < 126 else b"\x7e%b" % told.to_bytes(2, "big") if told < 1 << 16 else b"\x7f"
+    size += told.to_bytes(8, "big") if told >= 1 << 16 else b""
+    head = bytes([first, size[0] | (0x80 if masked else 0)]) + size[1:]
+    mask = bytes(dice.randrange(256) for _ in range(4)) if masked else b""
+    body = bytes(byte ^ mask[place % 4] for place, byte in enumerate(payload)) if masked else payload
+    return head + mask + body
+
+
+def _several(dice: random.Random, asked: Callable[[], bytes]) -> bytes:
+    sent = b"".join(asked() for _ in range(dice.choice((1, 1, 1, 2, 4))))
     return sent + b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 
 

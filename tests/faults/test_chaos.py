@@ -1,4 +1,4 @@
-"""Every protocol under load while versions come, workers are killed and the configuration is read again."""
+"""Every protocol under load while versions come, workers are killed, and services change by file and by API."""
 
 import json
 import random
@@ -15,6 +15,7 @@ import httpx
 import numpy as np
 import psutil
 import pytest
+from admin import Admin
 from live import LiveGateway, gateway
 from onnx_models import model, node, value, weight, write
 
@@ -24,6 +25,21 @@ models_dir = "models"
 device = "cpu"
 poll_seconds = 0.05
 access_log = "off"
+data_dir = "data"
+admin_port = 0
+operator_pages = "always"
+[services.doubler]
+type = "any"
+[services.shifting]
+model = "one"
+[services.shifting.canary]
+model = "two"
+weight = 50
+[services.locked]
+model = "one"
+app_auth = true
+[services.other]
+model = "two"
 """
 DOUBLER = "import numpy as np\n\nclass Doubler:\n    def predict(self, X, names):\n        return np.asarray(X) * 2\n"
 TINYCHAT = Path(__file__).parents[2] / "configs" / "models" / "tinychat"
@@ -31,7 +47,7 @@ SAID = {"model": "tinychat", "messages": [{"role": "user", "content": "hi"}], "t
 PAUSE_SECONDS = 0.7
 
 
-def put_version(models: Path, number: int) -> None:
+def put_version(models: Path, number: int, name: str = "adder") -> None:
     """A version of y = x + number, there at once."""
     adds = model(
         [node("Add", ["x", "number"], ["y"])],
@@ -40,8 +56,8 @@ def put_version(models: Path, number: int) -> None:
         [weight("number", np.float32([number]))],
     )
     write(adds, models.parent / "incoming")
-    (models / "adder").mkdir(exist_ok=True)
-    (models.parent / "incoming").rename(models / "adder" / str(number))
+    (models / name).mkdir(exist_ok=True)
+    (models.parent / "incoming").rename(models / name / str(number))
 
 
 class Scene:
@@ -53,6 +69,11 @@ class Scene:
         self.newest = 1
         self.client = httpx.Client(base_url=live.url, timeout=20)
         self.said = self.stream()
+        self.admin = Admin(live)
+        self.code: str = self.admin("POST", "/services/locked/keys", {"id": "chaos"}, 201)["code"]
+        self.key = "chaos"
+        self.runs = True
+        """Whether the service that is started and stopped runs."""
 
     def stream(self) -> str:
         """What the language model says, without what differs from one answer to the next."""
@@ -74,6 +95,8 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
     (models / "doubler" / "1" / "doubler.py").write_text(DOUBLER)
     shutil.copytree(TINYCHAT, models / "tinychat")
     put_version(models, 1)
+    put_version(models, 1, "one")
+    put_version(models, 2, "two")
     (tmp_path / "gateway.toml").write_text(CONFIG)
     with gateway(tmp_path / "gateway.toml") as live:
         scene = Scene(live, models)
@@ -120,24 +143,56 @@ def _streamed(scene: Scene) -> str:
     return "openai"
 
 
+def _shifted(scene: Scene) -> str:
+    """Ask the service whose canary's weight moves; either deployment may answer, and says which it was."""
+    reply = scene.post("/v1/models/shifting:predict", {"instances": [3.0]})
+    assert reply.status_code == 200, reply.text
+    expected = {"stable": 4.0, "canary": 5.0}[reply.headers["x-tensorgate-variant"]]
+    assert [expected] == reply.json()["predictions"], reply.text
+    return "canary"
+
+
+def _opened(scene: Scene) -> str:
+    """Ask with the key, which is replaced meanwhile, and now and then without."""
+    headers = {"Authorization": f"APPCODE {scene.code}"}
+    reply = scene.client.post("/v1/models/locked:predict", json={"instances": [3.0]}, headers=headers)
+    assert (reply.status_code, reply.json().get("predictions")) == (200, [4.0]), reply.text
+    assert scene.client.post("/v1/models/locked:predict", json={"instances": [3.0]}).status_code == 401
+    return "key"
+
+
 CALLERS: tuple[Callable[[Scene], str], ...] = (
     lambda scene: _added(scene, "/v1/models/adder:predict", _instances, lambda reply: reply["predictions"]),
     lambda scene: _added(scene, "/endpoints/adder/invocations", _instances, _scores),
     lambda scene: _added(scene, "/v2/models/adder/infer", _v2, lambda reply: reply["outputs"][0]["data"]),
     _doubled,
     _streamed,
+    _shifted,
+    _opened,
 )
 
 
 def disturb(scene: Scene, dice: random.Random) -> None:
     """One thing that happens to a gateway in its life."""
-    what = dice.choice(("version", "kill", "hang up"))
+    what = dice.choice(("version", "kill", "hang up", "weight", "nodes", "key", "other"))
     if what == "version":
         scene.newest += 1
         put_version(scene.models, scene.newest)
     elif what == "kill":
         for worker in psutil.Process(scene.live.process.pid).children():
             worker.send_signal(signal.SIGKILL)
+    elif what == "weight":
+        scene.admin("PUT", "/services/shifting/canary/weight", {"weight": dice.randrange(101)})
+    elif what == "nodes":
+        scene.admin("PUT", "/services/doubler/nodes", {"nodes": dice.randint(1, 3)})
+    elif what == "key":
+        made = scene.admin("POST", f"/services/locked/keys/{scene.key}/rotate", {"overlap": "30s"}, 201)
+        scene.code, scene.key = made["code"], made["key"]["id"]
+    elif what == "other":
+        scene.runs = not scene.runs
+        scene.admin("POST", f"/services/other/{'start' if scene.runs else 'stop'}", {})
+        status = 200 if scene.runs else 503
+        assert scene.post("/v1/models/other:predict", {"instances": [3.0]}).status_code == status
     else:
         scene.live.process.send_signal(signal.SIGHUP)
 
@@ -171,7 +226,7 @@ def run(scene: Scene, seconds: float, seed: int) -> Counter[str]:
 
 
 def test_every_answer_is_right_whatever_happens(scene: Scene) -> None:
-    """In ten seconds of new versions, killed workers and hang-ups no answer is wrong; without a worker it is 503."""
+    """In ten seconds of all that a gateway lives through no answer is wrong; without a worker it is 503."""
     answers = run(scene, 10, 6)
     assert len(answers - Counter({"seldon, told to come again": 1 << 30})) == len(CALLERS)
 
