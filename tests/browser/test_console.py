@@ -1,6 +1,7 @@
 """The console in a browser: what is pressed happens at the gateway, and what happens there is seen."""
 
 import re
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -104,6 +105,23 @@ def test_the_list(platform: Platform, signed_in: SignedIn) -> None:
         "running",
         "stopped",
     ]
+
+
+def test_the_list_is_alive(platform: Platform, signed_in: SignedIn) -> None:
+    """It tells how many requests a second each service answers, how fast, and how many of them are errors."""
+    platform.have("lively", model="iris")
+    page = signed_in().go("/console/services?name=lively")
+    call = f"{platform.live.url}/services/lively/v1/models:predict"
+    cells = page.locator("#live tbody tr").first.locator(".number")
+    expect(cells.first).to_have_text("0.0", timeout=8000)
+    deadline = time.monotonic() + 15
+    with httpx.Client() as client:
+        while cells.nth(2).inner_text() != "50" and time.monotonic() < deadline:
+            client.post(call, json=BODY)
+            client.post(call, json={})
+    assert cells.nth(2).inner_text() == "50"
+    assert float(cells.nth(0).inner_text()) > 0
+    assert float(cells.nth(1).inner_text()) > 0
 
 
 def test_two_windows(platform: Platform, signed_in: SignedIn) -> None:

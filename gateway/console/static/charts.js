@@ -1,6 +1,7 @@
-// Charts of what /console/metrics.json counts: rates are made here, of two looks, so that the gateway remembers nothing.
+// Charts of what /console/metrics.json counts.
 
-const EVERY_MS = 2000;
+import { EVERY_MS, READINGS, look } from "./rates.js";
+
 const KEPT = 300;
 const COLOURS = ["#0f766e", "#c2410c", "#4f46e5", "#be185d", "#a16207", "#0369a1", "#4d7c0f", "#7e22ce"];
 
@@ -23,21 +24,6 @@ class Chart {
   show(moments, rows) { this.plot.setData([moments, ...rows]); }
 }
 
-const percentile = (before, after, share) => {
-  const bounds = Object.keys(after).sort((one, other) => parseFloat(one.replace("+Inf", "Infinity")) - parseFloat(other.replace("+Inf", "Infinity")));
-  const counts = bounds.map((bound) => after[bound] - (before[bound] ?? 0));
-  const total = counts[counts.length - 1] ?? 0;
-  if (!total) return null;
-  const place = counts.findIndex((count) => count >= total * share);
-  return bounds[place] === "+Inf" ? null : parseFloat(bounds[place]) * 1000;
-};
-
-const READINGS = {
-  requests: (before, after, seconds) => (after.requests - before.requests) / seconds,
-  errors: (before, after, seconds) => (after.errors - before.errors) / seconds,
-  latency: (before, after) => percentile(before.buckets, after.buckets, 0.95),
-};
-
 class Live {
   constructor(elements) {
     this.elements = elements;
@@ -45,10 +31,9 @@ class Live {
   }
 
   async look() {
-    const reply = await fetch("/console/metrics.json", { headers: { "accept": "application/json" } });
-    if (reply.status === 401) { location.assign("/console/sign-in"); return; }
-    if (!reply.ok) return;
-    this.looks.push([Date.now() / 1000, await reply.json()]);
+    const seen = await look();
+    if (!seen) return;
+    this.looks.push(seen);
     this.looks.splice(0, this.looks.length - KEPT);
     for (const element of this.elements) this.draw(element);
   }
