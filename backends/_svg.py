@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
+from backends._environment import kept_environment
 from gateway.errors import Overloaded
 
 MOST_BYTES = 4 << 20
@@ -97,7 +98,9 @@ class _Job:
     def _started(self) -> subprocess.Popen[bytes]:
         command = (sys.executable, "-I", "-S", str(_CHILD), _packages(), *self._limits)
         pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
-        self._child = child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nothing, env={})
+        self._child = child = subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, stderr=nothing, env=kept_environment({})
+        )
         if self._over:
             child.kill()
         return child

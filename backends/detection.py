@@ -76,12 +76,12 @@ def wrap(backend: Backend, config: Config, source: ModelSource) -> Backend:
     readers = {
         signature.name: _Reader(signature, config, labels)
         for signature in backend.metadata.signatures.values()
-        if _has(signature, config.boxes) and _has(signature, config.scores)
+        if _sees(signature) and _has(signature, config.boxes) and _has(signature, config.scores)
     }
     if not readers:
         names = {name for signature in backend.metadata.signatures.values() for name in signature.outputs}
         raise LoadFailed(
-            f"detection: no signature has the outputs {config.boxes!r} and {config.scores!r}; "
+            f"detection: no signature that takes images has the outputs {config.boxes!r} and {config.scores!r}; "
             f"set boxes and scores; there are {', '.join(map(repr, sorted(names)))}"
         )
     return DetectionBackend(backend, readers, config, labels)
@@ -91,7 +91,12 @@ def _labels(labels: str | tuple[str, ...], source: ModelSource) -> tuple[str, ..
     if not isinstance(labels, str):
         return labels
     folder = source.directory if (source.directory / labels).exists() else source.root
-    return tuple(read_text(folder, source.root, labels, MOST_LABEL_BYTES).splitlines())
+    text = read_text(folder, source.root, labels, MOST_LABEL_BYTES)
+    return tuple(line.strip() for line in text.rstrip().split("\n"))
+
+
+def _sees(signature: Signature) -> bool:
+    return any(spec.media == "image" for spec in signature.inputs.values())
 
 
 def _has(signature: Signature, wanted: str) -> bool:

@@ -193,7 +193,7 @@ def test_scores_behind_the_boxes(
 
 def test_labels_file(tmp_path: Path) -> None:
     """Labels may be the lines of a file beside the model."""
-    (tmp_path / "names.txt").write_text("Katze\nHündin\n", "utf-8")
+    (tmp_path / "names.txt").write_text("Katze\r\nHündin \r\n\r\n", "utf-8")
     backend = detector(Detector(SQUARE, **ONE), tmp_path, classes="classes", labels="names.txt")
     assert found(backend, blank(100, 100))[0] == [["Hündin"]]
 

@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from detectors import ONE, OUTPUTS, SQUARE, TABLE, Detector, F, ask, blank, detector
@@ -61,7 +62,10 @@ def test_outputs_of_another_shape(answers: dict[str, Any], said: str) -> None:
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        ({"boxes": "places"}, "no signature has the outputs 'places' and 'scores'; set boxes and scores; there are"),
+        (
+            {"boxes": "places"},
+            "no signature that takes images has the outputs 'places' and 'scores'; set boxes and scores; there are",
+        ),
         ({"classes": "kinds"}, "classes: signature 'serving_default' has no output 'kinds'"),
         ({"labels": "labels.txt"}, "there is no labels.txt in the version's folder"),
         ({"labels": "../labels.txt"}, r"there is no \.\./labels.txt"),
@@ -81,6 +85,19 @@ def test_labels_outside_the_model(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     with pytest.raises(LoadFailed, match="lies outside the model's own folder"):
         detector(Detector(SQUARE, **ONE), tmp_path / "model", labels="../secret.txt")
+
+
+def test_signatures_without_images() -> None:
+    """What takes no image answers as the model does."""
+    inner = Detector(SQUARE, **ONE)
+    plain = msgspec.structs.replace(inner.metadata.signatures["serving_default"], name="plain", inputs={})
+    signatures = {**inner.metadata.signatures, "plain": plain}
+    inner.metadata = msgspec.structs.replace(inner.metadata, signatures=signatures)
+    outputs = {name: list(one.outputs) for name, one in detector(inner).metadata.signatures.items()}
+    assert outputs == {
+        "serving_default": ["dclasses", "dobjects", "dconfidences"],
+        "plain": ["boxes", "scores", "classes"],
+    }
 
 
 def test_the_tables_belong_together() -> None:
