@@ -1,6 +1,8 @@
 """The control plane over HTTP: every endpoint of the table below PREFIX, and the operators' pages beside it."""
 
+import ipaddress
 import logging
+import re
 from typing import Any
 
 import msgspec
@@ -116,7 +118,7 @@ class Api:
 
     async def _page(self, request: Request, what: str) -> Response:
         try:
-            if not self._open_pages:
+            if not self._open_pages or not _by_address(request):
                 await self._user(request)
         except ControlError as error:
             return _problem(error)
@@ -124,6 +126,23 @@ class Api:
         if what == "metrics":
             return Response(await self._control.fleet.metrics(), headers={"content-type": METRICS_TYPE})
         return Response(msgspec.json.encode(await self._control.fleet.describe()), media_type="application/json")
+
+
+def _by_address(request: Request) -> bool:
+    """Whether the listener is called by an address or as localhost.
+
+    NOTE: whoever owns another name may have it lead here, and then a browser lets that owner's page read the answer
+    (DNS rebinding). It sends no cookie of ours under that name, so all that asks for a session or a token is safe.
+    """
+    host = request.headers.get("host", "").lower()
+    name = re.sub(r":[0-9]*\Z", "", host).removesuffix(".")
+    if not host or name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return False
+    return True
 
 
 async def _body(endpoint: Endpoint, request: Request) -> Any:

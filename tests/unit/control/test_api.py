@@ -302,12 +302,32 @@ def test_pages_beside_the_api(tmp_path: Path) -> None:
 
     async def story() -> None:
         with plane(tmp_path) as made:
+            here = {"Host": "127.0.0.1:8081"}
             for page in ("/../../metrics", "/../../statusz", "/../../healthz"):
-                assert (await made.call("GET", page, token="")).status_code == 200
+                assert (await made.call("GET", page, token="", headers=here)).status_code == 200
             made.prepared.app._open_pages = False
-            assert (await made.call("GET", "/../../metrics", token="")).status_code == 401
+            assert (await made.call("GET", "/../../metrics", token="", headers=here)).status_code == 401
             assert (await made.call("GET", "/../../metrics")).status_code == 200
             assert (await made.call("GET", "/../../healthz", token="")).status_code == 200
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1", 200), ("[::1]:8081", 200), ("LocalHost:8081", 200), ("gateway.localhost.", 200),
+        ("evil.example:8081", 401), ("127.0.0.1.evil.example", 401), ("localhost.evil.example", 401), ("[", 401),
+    ],
+)  # fmt: skip
+def test_pages_of_this_machine_are_not_shown_under_any_name(tmp_path: Path, host: str, status: int) -> None:
+    """A stranger's page whose name leads here (DNS rebinding) reads nothing without a token."""
+
+    async def story() -> None:
+        with plane(tmp_path) as made:
+            reply = await made.call("GET", "/../../metrics", token="", headers={"Host": host})
+            assert reply.status_code == status
+            assert (await made.call("GET", "/../../metrics", headers={"Host": host})).status_code == 200
 
     run(story)
 
