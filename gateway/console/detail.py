@@ -13,8 +13,6 @@ from gateway.control.permissions import require
 from gateway.control.plans import plan
 
 _SERVICE = "/services/{name}"
-_SAID = frozenset({"created", "edited", "started", "stopped", "lasting", "weighed", "published", "taken_over",
-                   "offline", "scaled", "revoked"})  # fmt: skip
 
 _ENDPOINTS: dict[str, tuple[tuple[str, str], ...]] = {
     "tfserving": (("TF Serving", "/v1/models:predict"),),
@@ -30,10 +28,7 @@ async def shown(visit: Visit, template: str, tab: str, status: int = 200, **give
     """A tab of the service that the path names."""
     if "service" not in given:
         given["service"] = await visit.call("GET", _SERVICE)
-    said = visit.query.get("said", "")
-    if said not in _SAID:
-        said = ""
-    return visit.page(template, status, here="services", tab=tab, said=said, **given)
+    return visit.page(template, status, here="services", tab=tab, **given)
 
 
 async def _overview(visit: Visit) -> Response:

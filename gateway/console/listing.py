@@ -7,7 +7,7 @@ from starlette.responses import Response
 from gateway.console import forms
 from gateway.console.visit import Row, Visit
 from gateway.control import changes
-from gateway.control.errors import ControlError, Invalid, NotAllowed
+from gateway.control.errors import ControlError, NotAllowed
 from gateway.control.plans import plan
 from gateway.control.views import SORTS
 
@@ -24,7 +24,7 @@ async def _list(visit: Visit) -> Response:
     asked = {**query, "sort": sort, "offset": start, "limit": str(PAGE)}
     found = await visit.call("GET", "/services", query=asked)
     return visit.page(
-        "services.html", here="services", said=_said(visit), found=found, query=query, sort=sort, sorts=SORTS,
+        "services.html", here="services", found=found, query=query, sort=sort, sorts=SORTS,
         states=STATES, offset=int(start), limit=PAGE,
     )  # fmt: skip
 
@@ -80,14 +80,6 @@ async def form(
 
 
 METRICS = ("concurrency", "requests_per_second", "cpu_percent", "memory_percent", "queue_ms", "latency_ms")
-_SAID = frozenset({"stop.several", "delete.several", "deleted"})
-
-
-def _said(visit: Visit) -> str:
-    said = visit.query.get("said", "")
-    if said and said not in _SAID:
-        raise Invalid("the console has no such message", "said")
-    return said
 
 
 PAGES = (

@@ -57,7 +57,9 @@ class Visit(Struct, frozen=True):
         return value if isinstance(value, str) else ""
 
     def page(self, template: str, status: int = 200, **given: Any) -> Response:
-        """A page."""
+        """A page; it begins with what `go` said."""
+        said = self.query.get("said", "")
+        given["said"] = said if f"said.{said}" in self.texts.texts else ""
         return self.renderer.page(template, self.texts, self.theme, status, user=self.user, csrf=self.csrf, **given)
 
     def go(self, path: str, said: str = "") -> Response:
