@@ -126,7 +126,7 @@ class Gateway:
             if passage is not None:
                 await self._proxy.answer(passage, head, receive, send, trace)
                 return
-            reply = await self._pipeline.answer(head, body, trace)
+            reply = await self._reply(head, body, trace)
             trace.status = reply.status
             if self._observer.recorders is not None:
                 self._observer.recorders.answered(head, body.sent, reply, trace)
@@ -141,6 +141,17 @@ class Gateway:
             body.close()
             trace.bytes_in = trace.bytes_in or body.size
             self._over(trace)
+
+    async def _reply(self, head: Call, body: Body, trace: Trace) -> Reply:
+        """The pipeline's answer; to whom the gateway cannot wait for when it leaves, that it leaves."""
+        try:
+            return await self._pipeline.answer(head, body, trace)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if not self.draining or task is None:
+                raise
+            task.uncancel()
+            return self._pipeline.leave(head, trace)
 
     def _begin(self, scope: Scope, head: Call) -> Trace:
         """A request comes in."""

@@ -20,6 +20,7 @@ from gateway.errors import (
     InferenceFailed,
     ModelNotFound,
     ModelNotReady,
+    NotReady,
     OutOfMemory,
     RateLimited,
     RequestError,
@@ -112,8 +113,7 @@ class Pipeline:
         trace.protocol, trace.operation = route.protocol, route.name
         current.set(trace)
         call = Call(head.method, route.path, route.params, head.query, head.headers, b"", trace.id, head.deadline)
-        plane = self.plane
-        auth = plane.auth
+        plane, auth = self.plane, self.plane.auth
         try:
             if self._pressure.stage is Stage.OUT and not isinstance(route.operation, _GO_ON):
                 raise self._limits.no_memory()
@@ -135,6 +135,11 @@ class Pipeline:
             return _failure(self.paths.speaking(route, call), call, trace, self._limits.wrong_key(error, trace.peer))
         except Exception as error:
             return _failure(self.paths.speaking(route, call), call, trace, error)
+
+    def leave(self, head: Call, trace: Trace) -> Reply:
+        """What a caller is told whose request takes longer than the gateway stays."""
+        error = NotReady("the gateway is leaving, and this request took longer than it stays; try again", 1.0)
+        return _failure(self.paths.find(head), head, trace, error)
 
     async def knock(self, head: Call, trace: Trace) -> Reply | None:
         """Why a websocket is not opened; None where its calls may come in, to be judged one by one."""

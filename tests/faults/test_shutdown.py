@@ -89,3 +89,22 @@ def test_ctrl_c_is_a_clean_end(tmp_path: Path) -> None:
         live.process.send_signal(signal.SIGINT)
         assert live.process.wait(30) == 0
         assert "Traceback" not in live.errors()
+
+
+def test_who_takes_too_long_is_told_so(tmp_path: Path) -> None:
+    """What is not done when the drain is over is answered in the caller's dialect, not with a bare 500."""
+    models, result = folder(tmp_path / "models", 60_000), []
+    settings = tmp_path / "gateway.toml"
+    settings.write_text("[gateway]\ndrain_seconds = 1\n")
+    with gateway(settings, "--models", models) as live:
+        url = f"{live.url}/v1/models/slow:predict"
+        thread = threading.Thread(target=lambda: result.append(httpx.post(url, content=BODY, timeout=20)))
+        thread.start()
+        live.wait_for_metric("tensorgate_requests_in_flight", 1)
+        live.process.send_signal(signal.SIGTERM)
+        thread.join(30)
+        assert live.process.wait(30) == 0
+        assert "Traceback" not in live.errors()
+    assert result[0].status_code == 503
+    assert "the gateway is leaving" in result[0].json()["error"]
+    assert result[0].headers["retry-after"] == "1"
