@@ -21,7 +21,8 @@ Moment = Annotated[datetime, Meta(tz=True)]
 """With its offset from UTC, so that no machine's time zone matters."""
 
 HASH_PATTERN = r"^(sha256:[0-9a-f]{64}|scrypt:16384:8:5:[0-9a-f]{32,128}:[0-9a-f]{64})\Z"
-DURATION_PATTERN = r"^(\d{1,9}[smhd])?\Z"
+DURATION_PATTERN = r"^(\d{1,9}[sm]|\d{1,7}h|\d{1,6}d)?\Z"
+"""NOTE: from any start that there will be, the end is a date that there is: before the year 10000."""
 KeyScope = Literal["infer", "describe", "tfserving", "seldon", "sagemaker", "openai", "v2"]
 """`infer` asks the model, `describe` reads what it is and how it stands; a protocol's name is both by it."""
 

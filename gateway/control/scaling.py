@@ -12,6 +12,8 @@ from msgspec.structs import replace
 
 from gateway.config import ScalingConfig, StepConfig
 
+_MOST_WANTED = 1e9
+"""Far more than any service may have, and a number that JSON has."""
 _ROUNDING = 1e-9
 """What floating point may add to a whole number: 3 x 0.2 / 0.2 nodes are 3, not 4."""
 
@@ -102,7 +104,7 @@ def _reading(metric: str, expected: float, actual: Mapping[str, float], nodes: i
         return Reading(metric, expected, None, None)
     if nodes == 0:
         return Reading(metric, expected, value, int(value > 0))
-    return Reading(metric, expected, value, math.ceil(nodes * value / expected - _ROUNDING))
+    return Reading(metric, expected, value, math.ceil(min(nodes * value / expected, _MOST_WANTED) - _ROUNDING))
 
 
 def _remembered(history: History, moment: Moment, window_seconds: float) -> History:

@@ -105,6 +105,8 @@ def test_fields_are_edited_and_reset() -> None:
         ({"canary": {"analysis": {"latency_ms": float("inf")}}}, "canary.analysis.latency_ms"),
         ({"nodes_allowed": ["n1"], "node": {"driver": "1.2"}}, "either node.driver or nodes_allowed"),
         ({"version": "1.0"}, "version"),
+        ({"duration": "9999999d"}, "duration"),
+        ({"duration": "99999999h"}, "duration"),
         ({"type": "tf"}, "Invalid enum value 'tf'"),
     ],
 )
@@ -113,6 +115,14 @@ def test_the_manuals_rules_for_fields(table: dict[str, Any], text: str) -> None:
     with pytest.raises(Invalid) as refused:
         changes.described(table)
     assert text in f"{refused.value.field}: {refused.value}"
+
+
+@pytest.mark.parametrize("duration", ["999999999s", "999999999m", "9999999h", "999999d"])
+def test_the_longest_durations_end_on_a_date(duration: str) -> None:
+    """There are dates for the end of whatever duration is taken."""
+    ends = changes.with_expiry(changes.described({"duration": duration}), NOW.replace(year=2200)).expires_at
+    assert ends is not None
+    assert ends.year < 10_000
 
 
 def test_starting_chooses_anew() -> None:

@@ -34,6 +34,13 @@ def test_whole_numbers_stay_whole() -> None:
     assert decision.want == 3
 
 
+def test_an_expectation_next_to_nothing_wants_a_number() -> None:
+    """What overflows is a very large number of nodes, which the rule bounds, and not the end of all scaling."""
+    tiny = config(expectations=({"metric": "concurrency", "value": 5e-324},))
+    decision, _ = decide(tiny, 7, {"concurrency": 1e308}, 0.0, History())
+    assert (decision.want, decision.target) == (10**9, 8)
+
+
 def test_the_metric_that_wants_most_decides() -> None:
     """Of several expectations the largest number of nodes wins."""
     both = config(expectations=(LOAD, {"metric": "concurrency", "value": 4}))
