@@ -65,5 +65,5 @@ PAGES = (
     Row("POST", "/people", _add),
     Row("POST", "/people/tokens", _token),
     Row("POST", "/people/tokens/{token}/revoke", _revoke),
-    Row("POST", "/people/{user}", _change),
+    Row("POST", "/people/users/{user}", _change),
 )

@@ -33,12 +33,12 @@ def test_people(tmp_path: Path) -> None:
             assert (await eve.post("/people", name="bob", role="admin")).status_code == 403
             assert (await eve.post("/people/tokens", user="admin")).status_code == 403
             assert (await ours.post("/people", name="eve", role="member")).status_code == 409
-            last = await ours.post("/people/admin", act="save", role="member")
+            last = await ours.post("/people/users/admin", act="save", role="member")
             assert (last.status_code, "last administrator" in last.text) == (409, True)
-            await ours.post("/people/eve", act="save", role="member", project="", disabled="1")
+            await ours.post("/people/users/eve", act="save", role="member", project="", disabled="1")
             assert made.control.accounts.user("eve").disabled
             assert (await eve.get("/people")).status_code == 303
-            await ours.post("/people/eve", act="remove")
+            await ours.post("/people/users/eve", act="remove")
             assert [user.name for user in made.control.accounts.users()] == ["admin"]
 
     run(story)
