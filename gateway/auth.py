@@ -37,10 +37,13 @@ class Authenticator:
         steady: Callable[[], float] = time.time,
         checks: CodeChecks | None = None,
         own_passes: passes.Passes | None = None,
+        caller_key: bytes = _CALLER_KEY,
     ) -> None:
         # NOTE: the digest key lives as long as the process, so a memory dump of one digest is no use elsewhere,
         # and a dictionary lookup by digest tells an attacker nothing about the stored keys by its timing.
         self._digest_key = secrets.token_bytes(32)
+        self._caller_key = caller_key
+        """One for all processes, which share what a key may use."""
         self._clock = clock
         """For signatures, whose time is the client's."""
         self._steady = steady
@@ -132,7 +135,7 @@ class Authenticator:
             code = f"pass of {opened.key}"
         if code is None:
             code = "signature " + sigv4.read(call, self._clock()).access_key_id
-        return hmac.digest(_CALLER_KEY, code.encode("utf-8", "surrogateescape"), hashlib.sha256)
+        return hmac.digest(self._caller_key, code.encode("utf-8", "surrogateescape"), hashlib.sha256)
 
     def verified(self, head: Call, opened: Grant, payload: bytes) -> Grant:
         """Of the services that were `opened`, those that stay so: by a key, or by a secret that has signed the call.

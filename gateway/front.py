@@ -5,6 +5,7 @@ listen on. It leaves when the supervisor says so, or has gone.
 """
 
 import asyncio
+import contextlib
 import logging
 import signal
 import socket
@@ -21,6 +22,7 @@ from gateway.config import ConfigError
 from gateway.following import FollowingModels, Stage
 from gateway.orders import Done, Page, Prepared, Standing
 from gateway.pages import Unreachable
+from gateway.parts import SLICE_SECONDS
 from gateway.passes import Passes
 from gateway.programlog import begin_log
 from gateway.server import Assembly, Serving, settle_heap
@@ -57,7 +59,9 @@ class Front:
         first = [asyncio.create_task(event.wait()) for event in (self._listen, self._over)]
         await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
         if self._serving is not None and self._listen.is_set():
+            asking = asyncio.create_task(self._ask_for_parts())
             await self._serving.run()
+            asking.cancel()
             await self._say_last_words()
         for task in (obeying, abandoned, *first):
             task.cancel()
@@ -86,6 +90,9 @@ class Front:
                 return self._report(order)
             case orders.Listen():
                 self._listen.set()
+            case orders.Share():
+                assert self._assembly is not None
+                self._assembly.bounds.limits.share(order.parts)
             case orders.Leave():
                 self._go(order)
         return Done()
@@ -175,6 +182,17 @@ class Front:
             if self._serving is not None:
                 self._serving.keep_socket(False)
             self._leave()
+
+    async def _ask_for_parts(self) -> None:
+        """Tell the supervisor how much the services' budgets are asked for, as long as they are."""
+        assert self._assembly is not None
+        limits = self._assembly.bounds.limits
+        with contextlib.suppress(ChannelClosed):
+            while True:
+                await asyncio.sleep(SLICE_SECONDS)
+                if counts := limits.asked():
+                    with contextlib.suppress(TimeoutError):
+                        await self._channel.ask(orders.Asked(counts), Done, 1.0)
 
     async def _say_last_words(self) -> None:
         assert self._assembly is not None

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from gateway.budgets import Clock, Rates
@@ -10,6 +11,7 @@ from gateway.errors import CapacityError, Overloaded, RateLimited
 from gateway.fairqueue import FairQueue
 from gateway.limitsconfig import KeyLimitsConfig, ServiceLimits
 from gateway.outputs import rows_of
+from gateway.parts import name_of
 from gateway.types import Allowance, Call, InferenceRequest
 
 _SMOOTHING = 0.1
@@ -52,10 +54,12 @@ class Tally:
 class _Key:
     """What one key uses of one service."""
 
-    __slots__ = ("id", "inside", "rates")
+    __slots__ = ("asked", "id", "inside", "rates")
 
     def __init__(self, rates: Rates, id: str) -> None:
         self.id = id
+        self.asked = 0
+        """Its requests since the last slice."""
         self.inside = 0
         """Its requests that wait or run."""
         self.rates = rates
@@ -138,9 +142,14 @@ class PlainVisit(Visit):
 class Gate:
     """One service's places, line and budgets."""
 
-    def __init__(self, service: str, limits: ServiceLimits, tally: Tally, clock: Clock) -> None:
+    def __init__(
+        self, service: str, limits: ServiceLimits, tally: Tally, clock: Clock, part: Callable[[bytes], float]
+    ) -> None:
         self.service = service
         self.clock = clock
+        self._part = part
+        """This process's of the service's budgets, or of a key's."""
+        self._asked = 0
         self.running = 0
         self.waiting: FairQueue[bytes, Visit] = FairQueue()
         self._tally = tally
@@ -154,11 +163,12 @@ class Gate:
     def tune(self, limits: ServiceLimits) -> None:
         """Let these hold from now on, also for whoever is inside."""
         self.limits = limits
-        self._most = limits.concurrency or _NO_BOUND
-        self._rates.tune(limits)
+        part = self._part(b"")
+        self._most = _places(limits.concurrency, part) or _NO_BOUND
+        self._rates.tune(limits, part)
         self._keys = {name: key for name, key in self._keys.items() if key.inside or not key.rates.full}
-        for key in self._keys.values():
-            key.rates.tune(self._of_key(key.id))
+        for name, key in self._keys.items():
+            key.rates.tune(self._of_key(key.id), self._part(name))
         self._per_key = bool(limits.keys) or limits.key != KeyLimitsConfig()
         self._rated = self._per_key or bool(self._rates.requests or self._rates.bytes)
         of_keys = (limits.key, *limits.keys.values())
@@ -174,11 +184,21 @@ class Gate:
         """Whether nobody is inside."""
         return not self.running and not self.waiting
 
+    def asked(self) -> dict[str, float]:
+        """How much each budget was asked for since the last time, and is held."""
+        found: dict[str, float] = {name_of(self.service): self._asked + self.running + len(self.waiting)}
+        self._asked = 0
+        for name, key in self._keys.items():
+            found[name_of(self.service, name)] = key.asked + key.inside
+            key.asked = 0
+        return {name: count for name, count in found.items() if count}
+
     def enter(self, call: Call, guest: Guest) -> Visit:
         """Come in, or into the line. Raises RateLimited, Overloaded, DeadlineExceeded and MalformedBody."""
         if self.running < self._plain_most and call.deadline is None and call.header(HEADER) is None:
             self.running += 1
             return self._plain
+        self._asked += 1
         visit = Visit(self, deadline_of(call, self.limits, guest.arrived), self.clock())
         if visit.deadline is not None and visit.deadline <= visit.since:
             raise self._refuse("deadline", too_late())
@@ -210,7 +230,9 @@ class Gate:
         """What the request uses of every budget, or nothing."""
         key = self._key(who) if self._per_key else None
         most = self._of_key(who.id).concurrency
-        if key is not None and most and key.inside >= most:
+        if key is not None:
+            key.asked += 1
+        if key is not None and most and key.inside >= _places(most, self._part(who.key)):
             text = f"this key has {most} requests under way already, which is as many as it may have"
             raise self._refuse("key_concurrency", RateLimited(text, max(self._mean, 0.1)))
         wanted = [
@@ -227,7 +249,7 @@ class Gate:
             if seconds := budget.take(amount):
                 for _, taken, given in wanted[:number]:
                     taken.give(given)
-                raise self._over(reason, budget.rate, seconds)
+                raise self._over(reason, budget.told, seconds)
         visit.key = key
         if key is not None:
             key.inside += 1
@@ -239,15 +261,15 @@ class Gate:
             if budget is not None and (seconds := budget.take(rows)):
                 if own is not None and budget is not own:
                     own.give(rows)
-                raise self._over(reason, budget.rate, seconds)
+                raise self._over(reason, budget.told, seconds)
 
     def allowance(self, key: _Key | None) -> Allowance | None:
         """Of the key's requests where it has a bound of its own, else of the service's."""
         budget = (key.rates.requests if key else None) or self._rates.requests
         if budget is None:
             return None
-        left = budget.left()
-        return Allowance(max(1, int(budget.rate)), max(0, int(left)), max(0.0, (1 - left) / budget.rate))
+        left = budget.left() * budget.told / budget.rate
+        return Allowance(max(1, int(budget.told)), max(0, int(left)), max(0.0, (1 - left) / budget.told))
 
     def _of_key(self, id: str) -> KeyLimitsConfig:
         return self.limits.keys.get(id, self.limits.key)
@@ -256,7 +278,7 @@ class Gate:
         key = self._keys.get(who.key)
         if key is None:
             key = self._keys[who.key] = _Key(Rates(self.clock), who.id)
-            key.rates.tune(self._of_key(who.id))
+            key.rates.tune(self._of_key(who.id), self._part(who.key))
         return key
 
     def _over(self, reason: str, rate: float, seconds: float) -> CapacityError:
@@ -346,3 +368,8 @@ class Gate:
     def cancelled(self, stage: str) -> None:
         """A request was given up there."""
         self._tally.cancelled[self.service, stage] += 1
+
+
+def _places(most: int, part: float) -> int:
+    """A part of so many places, one at least; 0 sets no bound."""
+    return max(1, round(most * part)) if most else 0

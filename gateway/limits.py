@@ -10,6 +10,7 @@ from gateway.config import Config
 from gateway.errors import CapacityError, GatewayError, Overloaded, Unauthenticated
 from gateway.gate import Gate, Tally
 from gateway.limitsconfig import ServiceLimits, ServiceLimitsConfig, resolved
+from gateway.parts import name_of
 from gateway.suspects import Suspects
 
 MOST_GATES = 4096
@@ -24,6 +25,9 @@ class Limits:
         self._gates: dict[str, Gate] = {}
         self._suspects = Suspects(config.limits.wrong_keys_per_second, clock)
         self.tally = Tally()
+        self._equal = 1.0 / config.gateway.workers
+        self._parts: Mapping[str, float] = {}
+        """This process's of budgets that are not shared equally."""
         self.adopt(config)
 
     def adopt(self, config: Config) -> None:
@@ -46,6 +50,17 @@ class Limits:
         """Those that anybody has come through."""
         return list(self._gates.values())
 
+    def asked(self) -> dict[str, float]:
+        """How much each budget was asked for since the last time, and is held."""
+        return {name: count for gate in self._gates.values() for name, count in gate.asked().items()}
+
+    def share(self, parts: Mapping[str, float]) -> None:
+        """Have these parts of the budgets from now on, and of others as much as every process."""
+        changed = {name.partition("/")[0] for name in self._parts.keys() | parts.keys()}
+        self._parts = parts
+        for service in changed & self._gates.keys():
+            self._gates[service].tune(self._gates[service].limits)
+
     def refuse(self, reason: str, error: CapacityError) -> CapacityError:
         """Count an error that is raised before the service is known."""
         self.tally.refused["", reason] += 1
@@ -63,8 +78,13 @@ class Limits:
     def _made(self, service: str) -> Gate:
         if len(self._gates) >= MOST_GATES:
             self._gates = {name: gate for name, gate in self._gates.items() if name in self._own or not gate.idle}
-        gate = self._gates[service] = Gate(service, self._said(service), self.tally, self._clock)
+        gate = self._gates[service] = Gate(
+            service, self._said(service), self.tally, self._clock, lambda key: self._part(service, key)
+        )
         return gate
+
+    def _part(self, service: str, key: bytes) -> float:
+        return self._parts.get(name_of(service, key), self._equal)
 
     def _said(self, service: str) -> ServiceLimits:
         own = self._own.get(service)

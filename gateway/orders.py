@@ -117,7 +117,13 @@ class Leave(Order, frozen=True):
     at_once: bool = False
 
 
-Orders = Begin | Listen | Prepare | Commit | Discard | Settle | Report | Ping | Leave
+class Share(Order, frozen=True):
+    """Have these parts of the services' budgets."""
+
+    parts: dict[str, float]
+
+
+Orders = Begin | Listen | Prepare | Commit | Discard | Settle | Report | Ping | Leave | Share
 
 
 def listed(tallies: Tallies) -> tuple[tuple[str, str, Tally], ...]:
@@ -185,4 +191,10 @@ class LastWords(Wish, frozen=True):
     variants: tuple[tuple[str, str, Tally], ...] = ()
 
 
-Wishes = AskPage | LastWords
+class Asked(Wish, frozen=True):
+    """How much the services' budgets were asked for since the last time."""
+
+    counts: dict[str, float]
+
+
+Wishes = AskPage | LastWords | Asked

@@ -36,6 +36,10 @@ class Passes:
         # NOTE: the monotonic clock is one for all processes of a machine, and nobody can put it back.
         self._clock = clock
 
+    def derived(self, purpose: bytes) -> bytes:
+        """Another secret that the processes share."""
+        return hmac.digest(self.secret, purpose, hashlib.sha256)
+
     def issue(self, service: str, bearer: str) -> str:
         """A pass to that service, for that user."""
         content = msgspec.json.encode(_Content(service, bearer, self._clock() + GOOD_SECONDS))

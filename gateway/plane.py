@@ -180,6 +180,7 @@ def draw(
         steady=memory.clock,
         checks=memory.checks,
         own_passes=memory.passes if config.gateway.data_dir else None,
+        caller_key=memory.passes.derived(b"caller"),
     )
     since = starts(config.services, before.since if before else {}, memory.clock())
     directory = Directory(config, models, expiries(config.services, since))

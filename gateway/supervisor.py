@@ -1,6 +1,7 @@
 """The process that leads many: it keeps the port, watches the models and replaces whoever ends; it answers nobody."""
 
 import asyncio
+import contextlib
 import logging
 import signal
 import socket
@@ -24,6 +25,7 @@ from gateway.leading import lead
 from gateway.loads import Load
 from gateway.orders import Done, Family, Page, Standing
 from gateway.pages import METRICS, told
+from gateway.parts import SLICE_SECONDS, Parts
 from gateway.passes import Entrance, Passes, entrance
 from gateway.rereading import Adopt
 from gateway.slot import Member, Slot, ending
@@ -63,6 +65,7 @@ class Supervisor:
         self._slots = [Slot(number, sock) for number, sock in enumerate(socks)]
         self._changes = Changes()
         self._passes = Passes()
+        self._parts: Parts[Member] = Parts()
         self._all: set[Member] = set()
         """Every process that has not ended."""
         self._ended: tuple[Family, ...] = ()
@@ -151,6 +154,7 @@ class Supervisor:
         try:
             async with self._tasks:
                 self._begin(self._lead(started))
+                self._begin(self._deal())
                 leading, self._adopt = lead(self, self._config, controls, admin)
                 self._begin(leading)
         except BaseExceptionGroup as group:
@@ -174,6 +178,17 @@ class Supervisor:
             started(standing.banner)
 
         await follow(self._config, self._base, self._roots, self._changes, first)
+
+    async def _deal(self) -> None:
+        """Deal out the services' budgets, slice by slice."""
+        while True:
+            await asyncio.sleep(SLICE_SECONDS)
+            for member, parts in self._parts.deal(self._changes.members).items():
+                self._tasks.create_task(self._share(member, parts))
+
+    async def _share(self, member: Member, parts: dict[str, float]) -> None:
+        with contextlib.suppress(ChannelClosed, TimeoutError):
+            await member.ask(orders.Share(parts), Done, REPORT_SECONDS)
 
     def _begin(self, work: Awaitable[None]) -> None:
         """Run it until the gateway leaves."""
@@ -303,6 +318,9 @@ class Supervisor:
         match wish:
             case orders.LastWords():
                 member.families, member.variants = wish.families, wish.variants
+                return Done()
+            case orders.Asked():
+                self._parts.ask(member, wish.counts)
                 return Done()
             case orders.AskPage():
                 if wish.path == METRICS:

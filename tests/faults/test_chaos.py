@@ -157,7 +157,8 @@ def _opened(scene: Scene) -> str:
     headers = {"Authorization": f"APPCODE {scene.code}"}
     reply = scene.client.post("/v1/models/locked:predict", json={"instances": [3.0]}, headers=headers)
     assert (reply.status_code, reply.json().get("predictions")) == (200, [4.0]), reply.text
-    assert scene.client.post("/v1/models/locked:predict", json={"instances": [3.0]}).status_code == 401
+    stranger = scene.client.post("/v1/models/locked:predict", json={"instances": [3.0]})
+    assert stranger.status_code in (401, 429)  # of so many without a key from one address some are told to wait
     return "key"
 
 
