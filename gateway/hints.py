@@ -8,7 +8,16 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from gateway.serviceconfig import DURATION_PATTERN, NAME_PATTERN, VERSION_PATTERN
+
 MOST_SHOWN = 40
+
+_WORDS = {
+    NAME_PATTERN: "letters, digits, '.', '_' and '-', at most 128, a letter or digit first",
+    DURATION_PATTERN: 'a duration such as "90s", "15m", "8h" or "7d", or "" for no end',
+    VERSION_PATTERN: 'three numbers, such as "1.0.0"',
+}
+"""What people are told instead of a regular expression."""
 
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
 _CHOICE = re.compile(r"Invalid enum value '(.*)'")
@@ -16,12 +25,22 @@ _CHOICE = re.compile(r"Invalid enum value '(.*)'")
 
 def hinted(reason: str, kind: Any, path: str) -> str:
     """The reason that msgspec gives, with what it should have been; `path` is where, as `.services.x.aliases[0]`."""
-    if "matching regex" in reason and "[KMGT]" in reason:
-        return 'Expected a number of bytes, or a text such as "4GiB" or "500 MB"'
+    if "matching regex" in reason:
+        return in_words(reason)
     if found := _UNKNOWN.fullmatch(reason):
         return reason + _choices(found[1], _fields(_at(kind, path)))
     if found := _CHOICE.fullmatch(reason):
         return reason + _choices(found[1], _literals(_at(kind, path)))
+    return reason
+
+
+def in_words(reason: str) -> str:
+    """The reason that msgspec gives, where it has a regular expression with what that stands for."""
+    if "matching regex" in reason and "[KMGT]" in reason:
+        return 'Expected a number of bytes, or a text such as "4GiB" or "500 MB"'
+    for pattern, words in _WORDS.items():
+        if reason.endswith(f" matching regex {pattern!r}"):
+            return f"Expected {words}"
     return reason
 
 

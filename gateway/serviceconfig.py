@@ -13,7 +13,8 @@ NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z"
 
 Name = Annotated[str, Meta(pattern=NAME_PATTERN)]
 ServiceType = Literal["tfserving", "seldon", "sagemaker", "openai", "v2", "custom", "any"]
-ServiceVersion = Annotated[str, Meta(pattern=r"^\d+\.\d+\.\d+$")]
+VERSION_PATTERN = r"^\d+\.\d+\.\d+\Z"
+ServiceVersion = Annotated[str, Meta(pattern=VERSION_PATTERN)]
 ServiceState = Literal["running", "starting", "stopping", "stopped", "expired", "failed"]
 Percent = Annotated[int, Meta(ge=0, le=100)]
 Step = Annotated[int, Meta(ge=1, le=100)]

@@ -10,6 +10,7 @@ from gateway.control.accounts import User
 from gateway.control.endpoint import Ask, Endpoint, Reply
 from gateway.control.errors import Invalid, NotAllowed
 from gateway.control.plane import Control
+from gateway.hints import in_words
 
 ENDPOINTS: tuple[Endpoint, ...] = (*serving.ENDPOINTS, *releasing.ENDPOINTS, *governing.ENDPOINTS)
 
@@ -35,7 +36,7 @@ async def answered(endpoint: Endpoint, ask: Ask) -> Reply:
 def mistake(error: msgspec.ValidationError) -> Invalid:
     """What is wrong with a body, and in which field."""
     text, _, path = str(error).partition(" - at `")
-    return Invalid(text, path.rstrip("`").removeprefix("$").lstrip("."))
+    return Invalid(in_words(text), path.rstrip("`").removeprefix("$").lstrip("."))
 
 
 class Calls:

@@ -53,6 +53,10 @@ def rows(columns: tabled.Columns, empty: str, key: str = "") -> Say:
 def service_told(told: Any) -> Told:
     """One service."""
     yield from tabled.lines(told, _DETAILS)
+    if canary := told["config"]["canary"]:
+        package = canary["model"] or "the same model"
+        halted = f", halted: {canary['halted']}" if canary["halted"] else ""
+        yield f"canary    {package}, version {canary['version']}, {canary['weight']} % of the requests{halted}"
     for model in told["models"]:
         error = f", {model['error']}" if model["error"] else ""
         yield f"model {model['name']} {model['version']}: {model['state']}{error}"

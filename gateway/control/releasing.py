@@ -85,7 +85,8 @@ async def _publish(ask: Ask) -> Reply:
         check_package(ask.control, name, changed)
         return changed
 
-    text = f"{name} has a canary: {canary.model or 'its own model'}, weight {canary.weight}"
+    package = canary.model or "its own model"
+    text = f"{name} has a canary: {package} as version {canary.version}, weight {canary.weight}"
     return await edited_by(ask, publish, "canary", text, weight=canary.weight)
 
 

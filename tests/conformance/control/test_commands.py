@@ -82,6 +82,8 @@ def test_life_of_a_service(live: LiveGateway, run: Command) -> None:
     assert predict(live, "flowers", Authorization=f"APPCODE {newer}").status_code == 200
     run("canary", "publish", "flowers", "--weight", "100")
     assert predict(live, "flowers", Authorization=f"APPCODE {newer}").headers["x-tensorgate-variant"] == "canary"
+    shown = run("services", "show", "flowers").stdout.splitlines()
+    assert "canary    the same model, version 1.0.0, 100 % of the requests" in shown
     run("canary", "takeover", "flowers")
     assert "x-tensorgate-variant" not in predict(live, "flowers", Authorization=f"APPCODE {newer}").headers
     run("services", "stop", "flowers", "--reason", "for maintenance")
@@ -163,6 +165,8 @@ def test_members_see_what_is_theirs(run: Command) -> None:
         (("services", "create", "a b", "--model", "iris"), "name: expected letters, digits"),
         (("services", "create", "x", "--model", "iris", "--type", "tf"), "type: Invalid enum value 'tf'"),
         (("services", "create", "digits", "--model", "iris"), "name: there is a service 'digits' already"),
+        (("services", "create", "x", "--duration", "forever"), 'duration: Expected a duration such as "90s"'),
+        (("services", "create", "x", "--version", "1"), 'version: Expected three numbers, such as "1.0.0"'),
         (("services", "edit", "digits"), "nothing to change"),
         (("services", "edit", "digits", "--set", "colour"), "expected FIELD=VALUE"),
         (("canary", "weight", "digits", "30"), "the service has no canary"),

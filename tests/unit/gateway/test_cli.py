@@ -83,7 +83,7 @@ def test_a_model_may_have_a_folder_of_its_own(models: Path, capsys: pytest.Captu
     [
         ("[models]\nmine = 'absent'", "absent does not exist"),
         ("[models]\nmine = 'gateway.toml'", "gateway.toml is no folder"),
-        ("[models]\n'a/b' = 'models/echo'", "gateway.toml: models: Expected `str` matching regex"),
+        ("[models]\n'a/b' = 'models/echo'", "gateway.toml: models: Expected letters, digits"),
         ("[models_control]\nenabled = true", "models_control.roots: no folder is named"),
         ("[limits]\nelements = 1", "models_dir: no models folder is named"),
     ],
