@@ -79,7 +79,8 @@ def _canary(visit: Visit) -> dict[str, Any]:
 async def _keys(visit: Visit, status: int = 200, **given: Any) -> Response:
     keys = await visit.call("GET", f"{_SERVICE}/keys")
     given = {"made": None, "error": None, **given}
-    return await shown(visit, "keys.html", "keys", status, keys=keys, scopes=_SCOPES, typed=visit.form, **given)
+    typed = visit.form if given["error"] else {}
+    return await shown(visit, "keys.html", "keys", status, keys=keys, scopes=_SCOPES, typed=typed, **given)
 
 
 async def _new_key(visit: Visit) -> Response:

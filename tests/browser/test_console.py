@@ -186,6 +186,7 @@ def test_keys(platform: Platform, signed_in: SignedIn) -> None:
     page.fill("#f-id", "ci")
     page.get_by_role("button", name="Make a key").click()
     code = page.inner_text(".secret")
+    expect(page.locator("#f-id")).to_have_value("")
     page.get_by_role("button", name="Require a key").click()
     page.wait_for_url("**said=edited")
     key = {"Authorization": f"APPCODE {code}"}

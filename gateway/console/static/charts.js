@@ -3,6 +3,7 @@
 import { EVERY_MS, READINGS, look } from "./rates.js";
 
 const KEPT = 300;
+const LEAST_SECONDS = 60;
 const COLOURS = ["#0f766e", "#c2410c", "#4f46e5", "#be185d", "#a16207", "#0369a1", "#4d7c0f", "#7e22ce"];
 
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -11,17 +12,24 @@ class Chart {
   constructor(element, names) {
     this.element = element;
     this.names = names;
+    this.timed = element.dataset.chart !== "simulation";
     const axis = { stroke: css("--faint"), grid: { stroke: css("--line"), width: 1 }, ticks: { stroke: css("--line") } };
     this.plot = new uPlot({
       width: element.clientWidth, height: 200, cursor: { y: false },
-      scales: { x: { time: element.dataset.chart !== "simulation" }, y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.1 : 1] } },
+      scales: { x: { time: this.timed }, y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.1 : 1] } },
       axes: [axis, { ...axis, size: 56 }],
       series: [{}, ...names.map((name, place) => ({ label: name, stroke: COLOURS[place % COLOURS.length], width: 2, points: { show: false } }))],
     }, [[], ...names.map(() => [])], element);
     new ResizeObserver(() => this.plot.setSize({ width: element.clientWidth, height: 200 })).observe(element);
   }
 
-  show(moments, rows) { this.plot.setData([moments, ...rows]); }
+  // Of one moment alone uPlot would show a whole day.
+  show(moments, rows) {
+    this.plot.setData([moments, ...rows], !this.timed);
+    if (!this.timed) return;
+    const latest = moments[moments.length - 1];
+    this.plot.setScale("x", { min: Math.min(moments[0], latest - LEAST_SECONDS), max: latest });
+  }
 }
 
 class Live {
@@ -41,7 +49,7 @@ class Live {
   draw(element) {
     const kind = element.dataset.chart;
     const latest = this.looks[this.looks.length - 1][1];
-    const pairs = this.looks.slice(1).map((look, place) => [this.looks[place], look]);
+    const pairs = this.looks.map((look, place) => [this.looks[place - 1] ?? look, look]);
     const moments = pairs.map(([, [at]]) => at);
     let names, row;
     if (kind === "in_flight" || kind === "memory") {
@@ -52,7 +60,7 @@ class Live {
       names = Object.keys(latest[of] ?? {}).filter((name) => kind !== "variants" || name.startsWith(`${element.dataset.service}/`));
       const reading = READINGS[kind === "variants" ? "requests" : kind];
       row = (name) => pairs.map(([[begun, before], [at, after]]) =>
-        (before[of][name] && after[of][name] ? reading(before[of][name], after[of][name], at - begun) : null));
+        (at > begun && before[of][name] && after[of][name] ? reading(before[of][name], after[of][name], at - begun) : null));
     }
     if (!element.chart || element.chart.names.join() !== names.join()) {
       element.replaceChildren();
