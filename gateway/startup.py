@@ -18,7 +18,7 @@ def banner(assembly: Assembly, port: int) -> Iterable[str]:
         yield f"  grpc       {shown}:{assembly.config.gateway.grpc_port}"
     yield f"  protocols  {', '.join(assembly.adapters)}"
     providers = sorted({one.provider for one in models if one.provider})
-    notes = sorted({one.note for one in models if one.note})
+    notes = sorted({note for one in models for note in one.note.split("; ") if note})
     device = ", ".join(providers) or "none yet"
     yield f"  device     {device}" + (f" ({'; '.join(notes)})" if notes else "")
     for service in assembly.directory:
