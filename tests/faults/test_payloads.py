@@ -57,6 +57,12 @@ def _giant() -> bytes:
     return small[:12] + told + zlib.crc32(told).to_bytes(4, "big") + small[33:]
 
 
+OUTWARD = (
+    b'<!DOCTYPE svg [<!ENTITY a SYSTEM "file:///etc/passwd">]>'
+    b'<svg xmlns="http://www.w3.org/2000/svg" width="28" height="28"><g id="&a;"/></svg>'
+)
+"""A drawing that asks for a file."""
+
 CASES = (
     Case(18, TFS, b'{"instances":' + b"[" * 250_000 + b"]" * 250_000 + b"}", 400, "nested too deeply"),
     Case(18, V2, b'{"inputs":' + b"[" * 250_000, 400),
@@ -98,8 +104,8 @@ CASES = (
     Case(25, "/v1/models/text:predict", {"instances": [{"b64": "YQ=="}, {"b64": "Y"}]}, 400, "element: 1"),
     Case(25, "/v1/models/text:predict", {"instances": [{"b64": "@@@@"}]}, 400),
     Case(26, "/services/mnist/invocations", _giant(), 400, "pixels", "image/png"),
-    Case(26, "/services/mnist/invocations", b'<!ENTITY a SYSTEM "file:///etc/passwd">', 400, "neither", "image/png"),
-    Case(26, "/services/mnist/invocations", b"<svg/>", 400, "neither a PNG nor a JPEG", "image/svg+xml"),
+    Case(26, "/services/mnist/invocations", b'<!ENTITY a SYSTEM "file:///etc/passwd">', 400, "no PNG", "image/png"),
+    Case(26, "/services/mnist/invocations", OUTWARD, 400, "entit", "image/svg+xml"),
     Case(27, SAGEMAKER, b"1,2,3,4\n1,2,3\n", 400, "row 2: expected 4 columns, got 3", CSV),
     Case(27, SAGEMAKER, b"a,b,c,d\n1,2,3,4\n", 400, "row 1, column 1", CSV),
     Case(27, SAGEMAKER, b"1;2;3;4\n", 400, "row 1: expected 4 columns, got 1", CSV),
