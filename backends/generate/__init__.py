@@ -210,7 +210,8 @@ class GenerateBackend:
             choices = await asyncio.to_thread(prepare, *arguments)
         else:
             choices = prepare(*arguments)
-        job = Job(choices, streamed)
+        # SPEC: who chats is shown a sign of life once there is a slot; others' streams have no part without text.
+        job = Job(choices, streamed, begins=request.signature == CHAT)
         for choice in choices:
             if choice.echo:
                 job.put(choice.echoed())

@@ -27,8 +27,10 @@ LEAST_SHARED = 8
 class Job:
     """A request's choices, and what of them the event loop has not fetched yet."""
 
-    def __init__(self, choices: Sequence[Choice], streamed: bool) -> None:
+    def __init__(self, choices: Sequence[Choice], streamed: bool, begins: bool = False) -> None:
+        """With `begins`, a stream tells of a choice's slot while its prompt is still read."""
         self.choices = choices
+        self._begins = streamed and begins
         self.cancelled = False
         self.error: Exception | None = None
         self._streamed = streamed
@@ -40,6 +42,11 @@ class Job:
         self._told_at = 0.0
 
     # On the scheduler's thread...
+
+    def begin(self, choice: int) -> None:
+        """The choice has a slot. `flush` hands it over, or the first of its text does."""
+        if self._begins:
+            self._deltas.append(Delta(choice, begins=True))
 
     def put(self, delta: Delta) -> None:
         """Add what a step gave."""
@@ -257,6 +264,7 @@ class Scheduler:
             self._orders += 1
             self._stirred = True
             max(idle, key=lambda seat: seat.shared(choice)).take(choice, job, self._orders)
+            job.begin(choice.index)
 
     def _close_up(self) -> None:
         """PERF: a step computes all slots up to the last that is taken, so the last moves into a hole."""

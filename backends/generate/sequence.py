@@ -28,6 +28,8 @@ class Delta(Struct, eq=False):
     tokens: list[int] = []
     finish_reason: str | None = None
     stop_reason: str | int | None = None
+    begins: bool = False
+    """Whether it tells that the choice has a slot, before there is anything else to tell."""
 
     def add(self, later: "Delta") -> None:
         """Take in what came later."""
@@ -40,7 +42,7 @@ class Delta(Struct, eq=False):
     @property
     def empty(self) -> bool:
         """There is nothing in it to tell."""
-        return not (self.text or self.logprobs or self.tool_calls or self.finish_reason)
+        return not (self.text or self.logprobs or self.tool_calls or self.finish_reason or self.begins)
 
 
 class Language(Struct, frozen=True):

@@ -157,6 +157,29 @@ def test_cancelled_is_gone_with_the_next_step() -> None:
     asyncio.run(main())
 
 
+def test_a_stream_tells_of_its_slot() -> None:
+    """Who has a slot is told so while the prompt is still read, who waits is not; then the text comes as ever."""
+
+    async def main() -> None:
+        decoder = Recorder(slots=1)
+        scheduler = _scheduler(decoder)
+        prompt = [FIRST + place % 20 for place in range(3 * decoder.chunk)]
+        reading, waiting = (Job([_choice(prompt, 3)], True, begins=True) for _ in range(2))
+        scheduler.submit(reading)
+        scheduler.submit(waiting)
+        scheduler.step()
+        assert [(delta.begins, delta.text) for delta in await reading.deltas()] == [(True, "")]
+        assert reading.choices[0].completion_tokens == 0
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(waiting.deltas(), 0.05)
+        _finish(scheduler)
+        assert (await reading.deltas())[-1].finish_reason == "length"
+        (told,) = await waiting.deltas()
+        assert (told.begins, told.finish_reason) == (True, "length")
+
+    asyncio.run(main())
+
+
 def test_batch_closes_up() -> None:
     """Once the first slots are free, those behind move there, so that a step computes no more than it must."""
 
