@@ -3,6 +3,7 @@
 import html
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from console_visitor import NEW, SERVICES, visitor, words
@@ -161,6 +162,34 @@ def test_traffic(tmp_path: Path) -> None:
             assert (wrong.status_code, "130" in words(wrong.text)) == (400, True)
             await ours.post("/services/flowers/traffic/takeover")
             assert (service().model, service().canary) == ("mnist", None)
+
+    run(story)
+
+
+STATES: dict[str, Any] = {
+    "halted": {"canary": {"halted": "20 % errors, over 1 %", "analysis": {}, "shadow": {"percent": 3}}},
+    "failed": {"state": "failed", "reason": "no memory"},
+    "expired": {"state": "expired", "duration": "1h"},
+    "elastic": {"scaling": {"min": 0, "max": 3}, "nodes_allowed": ["here"], "limits": {"queue": 3}},
+    "custom": {"model": "server", "type": "custom", "parameters": {"depth": 2, "name": "x"}},
+}
+TABS = ("", "/edit", "/traffic", "/scaling", "/keys", "/events", "/test")
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_odd_services_have_all_their_pages(tmp_path: Path, name: str) -> None:
+    """Whatever a service is and however it stands, every tab shows it; why a canary was halted is read there."""
+
+    async def story() -> None:
+        with plane(tmp_path, {name: {"model": "iris", **STATES[name]}}) as made:
+            ours = await visitor(made)
+            pages = {tab: await ours.get(f"/services/{name}{tab}") for tab in TABS}
+            assert dict.fromkeys(TABS, 200) == {tab: page.status_code for tab, page in pages.items()}
+            assert (await ours.get("/services")).status_code == 200
+            if name == "halted":
+                assert "has taken its requests away: 20 % errors, over 1 %" in words(pages["/traffic"].text)
+            if name == "failed":
+                assert "no memory" in pages[""].text
 
     run(story)
 
