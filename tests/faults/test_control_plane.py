@@ -154,7 +154,7 @@ def test_a_disk_that_is_full_loses_no_request(config: Path) -> None:
         assert admin("GET", "/services/flowers")["config"]["duration"] == "3h"
 
 
-@pytest.mark.parametrize("kills", [10, pytest.param(200, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("kills", [20, pytest.param(200, marks=pytest.mark.soak)])
 def test_kills_leave_every_revision_whole(config: Path, kills: int) -> None:
     """SIGKILL at random moments of changes: the store opens again, and what it has is whole."""
     chance = random.Random(3)
