@@ -24,6 +24,14 @@ def number(text: str) -> Any:
     return value if math.isfinite(value) else text
 
 
+def expiry(form: FormData) -> dict[str, str]:
+    """The field `expires_at`, where something was chosen; a browser's moment has no offset, and is meant as UTC."""
+    text = _text(form, "expires_at")
+    if not text:
+        return {}
+    return {"expires_at": text if "Z" in text or "+" in text else f"{text}:00Z"}
+
+
 def service(form: FormData, before: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a service that its form has; tables that the form has in part are laid over those of `before`."""
     table: dict[str, Any] = {}

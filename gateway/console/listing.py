@@ -1,6 +1,6 @@
 """The list of services: looked for, sorted, stopped and deleted together; and new ones made."""
 
-from typing import Any
+from typing import Any, get_args
 
 from starlette.responses import Response
 
@@ -10,11 +10,13 @@ from gateway.control import changes
 from gateway.control.errors import ControlError, NotAllowed
 from gateway.control.plans import plan
 from gateway.control.views import SORTS
+from gateway.serviceconfig import Metric, ServiceState, ServiceType
 
 FILTERS = ("name", "state", "owner", "node", "model")
 PAGE = 100
-STATES = ("running", "starting", "stopping", "stopped", "expired", "failed")
-TYPES = ("any", "tfserving", "seldon", "sagemaker", "openai", "v2", "custom")
+STATES: tuple[str, ...] = get_args(ServiceState)
+TYPES = ("any", *(kind for kind in get_args(ServiceType) if kind != "any"))
+METRICS: tuple[str, ...] = get_args(Metric)
 
 
 async def _list(visit: Visit) -> Response:
@@ -77,9 +79,6 @@ async def form(
         "edit.html", status, here="services", table=table, name=name, planned=planned, error=error, service=service,
         etag=etag, packages=packages, types=TYPES, typed=visit.form, metrics=METRICS,
     )  # fmt: skip
-
-
-METRICS = ("concurrency", "requests_per_second", "cpu_percent", "memory_percent", "queue_ms", "latency_ms")
 
 
 PAGES = (

@@ -4,6 +4,7 @@ from typing import Any
 
 from starlette.responses import Response
 
+from gateway.console import forms
 from gateway.console.visit import Row, Visit
 from gateway.control.errors import Conflict, ControlError, Invalid
 
@@ -42,9 +43,7 @@ async def _change(visit: Visit) -> Response:
 async def _token(visit: Visit) -> Response:
     """A token for somebody else, or for oneself; the page after it is the only one that shows it."""
     user = visit.field("user")
-    body: dict[str, Any] = {"label": visit.field("label").strip()[:200]}
-    if expires := visit.field("expires_at").strip():
-        body["expires_at"] = expires if "Z" in expires or "+" in expires else f"{expires}:00Z"
+    body = {"label": visit.field("label").strip()[:200], **forms.expiry(visit.form)}
     try:
         if user and user != visit.user.name:
             made = await visit.call("POST", "/users/{user}/tokens", body, user=user)

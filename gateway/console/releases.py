@@ -1,6 +1,6 @@
 """A service's traffic, split between its variants, and its keys."""
 
-from typing import Any
+from typing import Any, get_args
 
 from starlette.responses import Response
 
@@ -8,9 +8,10 @@ from gateway.console import forms
 from gateway.console.detail import shown
 from gateway.console.visit import Row, Visit
 from gateway.control.errors import Conflict, Invalid, NotFound
+from gateway.serviceconfig import KeyScope
 
 _SERVICE = "/services/{name}"
-_SCOPES = ("infer", "describe", "tfserving", "seldon", "sagemaker", "openai", "v2")
+_SCOPES: tuple[str, ...] = get_args(KeyScope)
 
 
 # Traffic...
@@ -86,8 +87,7 @@ async def _keys(visit: Visit, status: int = 200, **given: Any) -> Response:
 async def _new_key(visit: Visit) -> Response:
     body: dict[str, Any] = {"id": visit.field("id").strip(), "name": visit.field("label").strip()}
     body["scopes"] = [scope for scope in visit.form.getlist("scope") if isinstance(scope, str)]
-    if expires := visit.field("expires_at").strip():
-        body["expires_at"] = expires if "Z" in expires or "+" in expires else f"{expires}:00Z"
+    body |= forms.expiry(visit.form)
     if rate := visit.field("requests_per_second").strip():
         body["limits"] = {"requests_per_second": forms.number(rate)}
     return await _shown_once(visit, f"{_SERVICE}/keys", body)
