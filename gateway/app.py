@@ -1,9 +1,10 @@
 """The ASGI application: the operators' own pages, and everything else to the pipeline."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Container
+from collections.abc import AsyncIterator, Container
 
 import msgspec
+from msgspec.structs import replace
 from sse_starlette import ServerSentEvent
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -11,6 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gateway.accesslog import AccessLog
+from gateway.asgi import Asgi, Exchange, Scope, Send
 from gateway.bodies import Bodies
 from gateway.body import Body, ClientGone, Message, Receive
 from gateway.config import LimitsConfig
@@ -26,12 +28,10 @@ from gateway.pipeline import Pipeline
 from gateway.proxy import Proxy
 from gateway.races import until_one_ends
 from gateway.stages import ASKS, server_timing
+from gateway.steps import in_task
 from gateway.streaming import closing
 from gateway.trace import RequestIds, Trace, given_id
 from gateway.types import Call, Reply
-
-Scope = Message
-Send = Callable[[Message], Awaitable[None]]
 
 PING_SECONDS = 15.0
 """Silence in a stream of events after which proxies and clients are told that it still lives."""
@@ -62,8 +62,6 @@ class Gateway:
         self._bodies = bodies or Bodies(limits)
         self._log = log
         self._ids = RequestIds()
-        self.asking: Collection[object] = ()
-        """One thing for each request whose head has come and that is not over; set by whoever serves."""
         self.fleet: Whole = Alone(models, observer, lambda: self.draining)
         """Whom the operators' pages are about."""
         # The hot path never enters Starlette's router: its own pages are told apart by one set lookup.
@@ -77,22 +75,30 @@ class Gateway:
         """Whether the process is leaving: every response then asks the client to close its connection."""
         return self._pipeline.draining
 
+    async def respond(self, exchange: Exchange) -> None:
+        """Answer one request."""
+        if exchange.head.raw_path in self._page_paths:
+            await in_task()
+            await self._pages(exchange.scope, exchange.receive, exchange.send)
+        else:
+            await self._answer(exchange)
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """As ASGI has it."""
         if scope["type"] == "websocket":
             await self._converse(scope, receive, send)
-        elif scope["path"] not in self._page_paths:
-            await self._answer(scope, receive, send)
         else:
-            await self._pages(scope, receive, send)
+            await self.respond(Asgi(scope, receive, send))
 
-    def converses(self, scope: Scope) -> bool:
+    def converses(self, head: Call) -> bool:
         """Whether an offer to speak websocket is taken there; elsewhere the call is answered as if it had none."""
-        head = _head(scope, WEBSOCKET)
+        head = replace(head, method=WEBSOCKET)
         return self._proxy.passage(head) is not None or self._pipeline.paths.has(head)
 
     async def _converse(self, scope: Scope, receive: Receive, send: Send) -> None:
-        head = _head(scope, WEBSOCKET)
-        trace = self._begin(scope, head)
+        exchange = Asgi(scope, receive, send)
+        head, peer = replace(exchange.head, method=WEBSOCKET), exchange.peer
+        trace = self._begin(head, peer)
         try:
             if (passage := self._proxy.passage(head)) is not None:
                 await self._proxy.converse(passage, head, receive, send, trace)
@@ -105,7 +111,7 @@ class Gateway:
             trace.status = 101
             await send({"type": "websocket.accept"})
             conversation = Conversation(self._pipeline, head, self._limits, self._bodies, receive, send)
-            await conversation.run(lambda: self._begin(scope, head), self._over)
+            await conversation.run(lambda: self._begin(head, peer), self._over)
         finally:
             self._over(trace)
 
@@ -117,14 +123,15 @@ class Gateway:
         await send({"type": "websocket.http.response.start", "status": reply.status, "headers": headers})
         await send({"type": "websocket.http.response.body", "body": reply.body})
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        head = _head(scope, scope["method"])
-        trace = self._begin(scope, head)
-        body = Body(receive, self._limits, self._bodies)
+    async def _answer(self, exchange: Exchange) -> None:
+        head = exchange.head
+        trace = self._begin(head, exchange.peer)
+        body = Body(exchange.receive, self._limits, self._bodies, exchange.arrived())
         try:
             passage = self._proxy.passage(head)
             if passage is not None:
-                await self._proxy.answer(passage, head, receive, send, trace)
+                await in_task()
+                await self._proxy.answer(passage, head, exchange.receive, exchange.send, trace)
                 return
             reply = await self._reply(head, body, trace)
             trace.status = reply.status
@@ -132,9 +139,10 @@ class Gateway:
                 self._observer.recorders.answered(head, body.sent, reply, trace)
             if isinstance(reply.body, bytes):
                 trace.bytes_out = len(reply.body)
-                await self._send(reply, reply.body, trace, body, body.unread(head), send)
+                await self._send(reply, reply.body, trace, body, exchange)
             else:
-                await self._stream(reply, reply.body, trace, receive, send)
+                await in_task()
+                await self._stream(reply, reply.body, trace, exchange.receive, exchange.send)
         except ClientGone:
             pass
         finally:
@@ -147,19 +155,17 @@ class Gateway:
         try:
             return await self._pipeline.answer(head, body, trace)
         except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if not self.draining or task is None:
+            if not self.draining:
                 raise
-            task.uncancel()
+            if (task := asyncio.current_task()) is not None:
+                task.uncancel()
             return self._pipeline.leave(head, trace)
 
-    def _begin(self, scope: Scope, head: Call) -> Trace:
+    def _begin(self, head: Call, peer: str) -> Trace:
         """A request comes in."""
         self._observer.in_flight += 1
-        peer = scope["client"][0] if scope["client"] else ""
         trace = Trace(given_id(head) or self._ids(), peer, head.method, head.raw_path)
         trace.timed = head.header(ASKS) == "1"
-        trace.alone = len(self.asking) == 1
         if self._observer.recorders is not None:
             self._observer.recorders.begin(head, trace)
         return trace
@@ -188,18 +194,20 @@ class Gateway:
             headers.append((b"connection", b"close"))
         return headers
 
-    async def _send(self, reply: Reply, content: bytes, trace: Trace, body: Body, unread: bool, send: Send) -> None:
+    async def _send(self, reply: Reply, content: bytes, trace: Trace, body: Body, exchange: Exchange) -> None:
+        unread = not body.complete and body.unread(exchange.head)
         headers = self._headers(reply, trace, closes=unread)
         headers.append((b"content-length", b"%d" % len(content)))
-        await send({"type": "http.response.start", "status": reply.status, "headers": headers})
         if not unread:
-            await send({"type": "http.response.body", "body": content})
+            await exchange.finish(reply.status, headers, content)
             return
         # The client may still be sending. Closing now would reset the connection under it before it has read the
         # answer, so what it sends is dropped for a while first.
-        await send({"type": "http.response.body", "body": content, "more_body": True})
+        await in_task()
+        await exchange.send({"type": "http.response.start", "status": reply.status, "headers": headers})
+        await exchange.send({"type": "http.response.body", "body": content, "more_body": True})
         await body.discard(_LINGER_SECONDS, _LINGER_BYTES)
-        await send({"type": "http.response.body", "body": b""})
+        await exchange.send({"type": "http.response.body", "body": b""})
 
     async def _stream(
         self, reply: Reply, chunks: AsyncIterator[bytes], trace: Trace, receive: Receive, send: Send
@@ -293,9 +301,3 @@ class _Stream:
 async def _gone(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-def _head(scope: Scope, method: str) -> Call:
-    return Call(
-        method, scope["raw_path"].decode("latin-1"), {}, scope["query_string"].decode("latin-1"), scope["headers"]
-    )

@@ -9,6 +9,7 @@ from gateway.bodies import SMALL_BYTES, Bodies
 from gateway.config import LimitsConfig
 from gateway.deadlines import within
 from gateway.errors import BodyTimeout, BodyTooLarge, MalformedBody, UnsupportedMedia
+from gateway.steps import in_task
 from gateway.types import Call
 
 R = TypeVar("R")
@@ -35,11 +36,15 @@ class ClientGone(Exception):
 class Body:
     """The body still on its way."""
 
-    def __init__(self, receive: Receive, limits: LimitsConfig, bodies: Bodies | None = None) -> None:
+    def __init__(
+        self, receive: Receive, limits: LimitsConfig, bodies: Bodies | None = None, arrived: bytes | None = None
+    ) -> None:
         self._receive = receive
+        self._arrived = arrived
+        """All of it, where it had come before it was asked for."""
         self._limits = limits
         self._bodies = bodies
-        self._counted = min(SMALL_BYTES, limits.body_bytes)
+        self._uncounted = min(SMALL_BYTES, limits.body_bytes)
         self._held = 0
         """Bytes that count among all bodies'."""
         self.complete = False
@@ -52,7 +57,7 @@ class Body:
     def check_length(self, call: Call) -> None:
         """Raise BodyTooLarge for a declared length over the limit, before anything is read; Overloaded without room."""
         declared = call.header(b"content-length")
-        if declared is not None and declared.isdecimal() and (size := int(declared[:20])) > self._counted:
+        if declared is not None and declared.isdecimal() and (size := int(declared[:20])) > self._uncounted:
             if size > self._limits.body_bytes:
                 raise self._too_large()
             if self._bodies is not None:
@@ -70,7 +75,10 @@ class Body:
     async def read(self, call: Call, *, ignores_unknown_codings: bool) -> bytes:
         """All of it, decoded. Raises BodyTooLarge, BodyTimeout, UnsupportedMedia, MalformedBody or ClientGone."""
         gzipped = _is_gzip(call, ignores_unknown_codings)
-        body = await within(self._gather(), self._limits.body_seconds, self._too_late)
+        if self._arrived is not None:
+            body = self._counted(self._arrived)
+        else:
+            body = await within(self._gather(), self._limits.body_seconds, self._too_late)
         self.complete = True
         self.sent = body
         if not gzipped:
@@ -103,6 +111,7 @@ class Body:
 
     async def unless_gone(self, run: Coroutine[Any, Any, R], after: float = LONG_SECONDS) -> R:
         """What a long run gives, once the body is read; it is cancelled if the client leaves. Raises ClientGone."""
+        await in_task()
         loop, running = asyncio.get_running_loop(), asyncio.current_task()
         watches: list[asyncio.Task[None]] = []
         gone = False
@@ -134,16 +143,15 @@ class Body:
             message = await self._receive()
             if message["type"] != "http.request":
                 raise ClientGone
-            chunks.append(self._grown(message))
+            chunks.append(self._counted(message.get("body", b"")))
             if len(chunks) > self._limits.body_chunks:
                 raise BodyTooLarge(f"the body came in more than {self._limits.body_chunks} chunks")
             more = message.get("more_body", False)
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
-    def _grown(self, message: Message) -> bytes:
-        body: bytes = message.get("body", b"")
+    def _counted(self, body: bytes) -> bytes:
         self.size += len(body)
-        if self.size > self._counted:
+        if self.size > self._uncounted:
             if self.size > self._limits.body_bytes:
                 raise self._too_large()
             self._hold(self.size)

@@ -4,10 +4,16 @@ PERF: 8 us of 100 a request of one row, 35 of 520 at 32 rows. A whole response l
 calls and two packets; a body is joined once, not grown and copied; reading pauses at 1 MiB, not at 64 KiB.
 """
 
+import asyncio
+import logging
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any, Protocol
+from urllib.parse import unquote
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol as Connection
+
+from gateway.types import Call
 
 PAUSE_BYTES = 1 << 20
 SHORT_PAUSE_BYTES = 1 << 16
@@ -16,31 +22,99 @@ PAUSE_CHUNKS = 1024
 
 Message = dict[str, Any]
 """ASGI's."""
+Header = tuple[bytes, bytes]
+
+log = logging.getLogger("tensorgate.server")
+
+
+class Responder(Protocol):
+    """The application."""
+
+    async def respond(self, exchange: "Cycle") -> None:
+        """Answer one request."""
 
 
 class Cycle(RequestResponseCycle):
     """A body comes whole, or in parts of `PAUSE_BYTES`: none is handed on as it trickles in."""
 
-    _chunks: list[bytes]
-    _size: int
-    _taken: bool
-    _head: Message | None
+    # PERF: what a request begins with is the class's, and what few requests need is made when it is asked for.
+    access_log = False
+    disconnected = False
+    more_body = True
+    response_started = False
+    response_complete = False
+    chunked_encoding = None
+    expected_content_length = 0
     pause_bytes = PAUSE_BYTES
+    _size = 0
+    _taken = False
+    _head: Message | None = None
+    _event: asyncio.Event | None = None
+
+    def __init__(self, head: Call, connection: Connection) -> None:
+        self.head = head
+        client = connection.client
+        self.peer = client[0] if client else ""
+        self.transport = connection.transport
+        self.flow = connection.flow
+        self.default_headers = connection.server_state.default_headers
+        self.on_response = connection.on_response_complete
+        self.keep_alive = True
+        self.waiting_for_100_continue = False
+        self._chunks: list[bytes] = []
 
     @classmethod
     def shrink(cls, short: bool) -> None:
         """Let less wait while memory is short."""
         cls.pause_bytes = SHORT_PAUSE_BYTES if short else PAUSE_BYTES
 
-    @classmethod
-    def adopt(cls, cycle: RequestResponseCycle) -> None:
-        """Make it one of these. NOTE: uvicorn's protocol makes its own class by name, before its task first runs."""
-        cycle.__class__ = cls
-        adopted = cast(Cycle, cycle)
-        adopted._chunks = []
-        adopted._size = 0
-        adopted._taken = False
-        adopted._head = None
+    @property
+    def scope(self) -> Message:  # type: ignore[override]
+        """ASGI's."""
+        path = self.head.raw_path
+        return {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": "1.1",
+            "server": None,
+            "client": (self.peer, 0) if self.peer else None,
+            "scheme": "http",
+            "root_path": "",
+            "headers": self.head.headers,
+            "method": self.head.method,
+            "path": unquote(path) if "%" in path else path,
+            "raw_path": path.encode("latin-1"),
+            "query_string": self.head.query.encode("latin-1"),
+        }
+
+    @property
+    def message_event(self) -> asyncio.Event:  # type: ignore[override]
+        """Set when there is news for whoever waits in `receive`."""
+        if self._event is None:
+            self._event = asyncio.Event()
+        return self._event
+
+    async def respond(self, app: Responder) -> None:
+        """Have the application answer; what it does not foresee is no answer, or the end of the connection."""
+        try:
+            await app.respond(self)
+        except asyncio.CancelledError:
+            self.transport.close()
+            raise
+        except BaseException:
+            log.exception("a request could not be answered")
+            if self.response_started:
+                self.transport.close()
+            else:
+                await self.send_500_response()
+        else:
+            if not self.response_complete and not self.disconnected:
+                log.error("a request was not answered")
+                self.transport.close()
+        finally:
+            self.on_response = _nothing
+
+    # In...
 
     def grow(self, chunk: bytes) -> None:
         """More of the body has come."""
@@ -49,6 +123,20 @@ class Cycle(RequestResponseCycle):
         if self._size > self.pause_bytes or len(self._chunks) > PAUSE_CHUNKS:
             self.flow.pause_reading()
             self.message_event.set()
+
+    def end(self) -> None:
+        """The body has come."""
+        self.more_body = False
+        if self._event is not None:
+            self._event.set()
+
+    def arrived(self) -> bytes | None:
+        """The body, if all of it is here."""
+        if self.more_body or self._taken or self.disconnected:
+            return None
+        self._taken = True
+        chunks = self._chunks
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
     async def receive(self) -> Message:  # type: ignore[override]
         """The body, if it has come; else wait for it, or for the end of the connection."""
@@ -67,6 +155,22 @@ class Cycle(RequestResponseCycle):
         body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
         return {"type": "http.request", "body": body, "more_body": self.more_body}
 
+    # Out...
+
+    async def finish(self, status: int, headers: Iterable[Header], body: bytes) -> None:
+        """Send a whole response, whose headers tell its length."""
+        if self.flow.write_paused or self.head.method == "HEAD":
+            await self.send({"type": "http.response.start", "status": status, "headers": headers})
+            await self.send({"type": "http.response.body", "body": body})
+            return
+        self.response_started = True
+        start = self._start(status, headers)
+        if self.transport.is_closing():
+            self.disconnected = True  # NOTE: uvloop refuses writes from `close` on, before `connection_lost` says so
+        elif not self.disconnected:
+            assert start is not None
+            self._finish(start + body)
+
     async def send(self, message: Message) -> None:  # type: ignore[override]
         """Keep the head until the body follows, then write both at once."""
         if not self.response_started and message["type"] == "http.response.start":
@@ -80,7 +184,7 @@ class Cycle(RequestResponseCycle):
             await super().send(message)  # type: ignore[arg-type]
             return
         start = None
-        if not message.get("more_body") and self.scope["method"] != "HEAD":
+        if not message.get("more_body") and self.head.method != "HEAD":
             start = self._start(head["status"], head["headers"])
         if start is None:
             self.response_started = False
@@ -92,7 +196,7 @@ class Cycle(RequestResponseCycle):
         if not self.disconnected and not self.transport.is_closing():
             self._finish(start + message.get("body", b""))
 
-    def _start(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
+    def _start(self, status: int, headers: Iterable[Header]) -> bytes | None:
         """The response's head; None if its length is not declared, so that it must be sent in chunks."""
         sized = closing = False
         lines = [STATUS_LINE[status][:-2]]
@@ -113,7 +217,12 @@ class Cycle(RequestResponseCycle):
     def _finish(self, response: bytes) -> None:
         self.transport.write(response)
         self.response_complete = True
-        self.message_event.set()
+        if self._event is not None:
+            self._event.set()
         if not self.keep_alive:
             self.transport.close()
         self.on_response()
+
+
+def _nothing() -> None:
+    """What is left to do after a response."""

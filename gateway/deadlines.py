@@ -1,12 +1,13 @@
 """When a caller stops waiting, and the end of what nobody waits for any more."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine
 from time import monotonic
 from typing import Any, TypeVar
 
 from gateway.errors import DeadlineExceeded, MalformedBody
 from gateway.limitsconfig import ServiceLimits
+from gateway.steps import Begun, in_task
 from gateway.types import Call
 
 R = TypeVar("R")
@@ -45,28 +46,6 @@ def too_late() -> DeadlineExceeded:
     return DeadlineExceeded("the deadline has passed")
 
 
-class Begun:
-    """A coroutine that has been run up to its first wait."""
-
-    def __init__(self, rest: Generator[Any, None, Any], waits_for: Any) -> None:
-        self._rest = rest
-        self._waits_for = waits_for
-
-    def __await__(self) -> Generator[Any, None, Any]:
-        waits_for = self._waits_for
-        while True:
-            try:
-                yield waits_for
-            except BaseException as error:
-                thrown = error
-            else:
-                return (yield from self._rest)
-            try:
-                waits_for = self._rest.throw(thrown)
-            except StopIteration as done:
-                return done.value
-
-
 async def in_time(run: Coroutine[Any, Any, R], deadline: float) -> R:
     """What it gives before the deadline; then it is cancelled. Raises DeadlineExceeded."""
     left = deadline - monotonic()
@@ -85,6 +64,7 @@ async def within(run: Coroutine[Any, Any, R], seconds: float, late: Callable[[],
     except StopIteration as done:
         result: R = done.value
         return result
+    await in_task()
     try:
         async with asyncio.timeout(seconds) as limit:
             result = await Begun(running, waits_for)

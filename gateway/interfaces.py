@@ -265,6 +265,13 @@ class Prompt(Protocol):
 
 
 @runtime_checkable
+class Taskless(Protocol):
+    """A backend whose `infer` sees to it by itself if it needs a task to run in; others are given one."""
+
+    needs_no_task: bool
+
+
+@runtime_checkable
 class Parallel(Protocol):
     """A backend that gains from several runs at the same time."""
 

@@ -9,7 +9,7 @@ import asyncio
 from msgspec.structs import replace
 
 from gateway.errors import LoadFailed, OutOfMemory
-from gateway.interfaces import Backend
+from gateway.interfaces import Backend, Taskless
 from gateway.repository import ModelFolder, VersionFolder
 from gateway.types import ModelStatus, ResponseForm, State, VersionStatus
 
@@ -23,7 +23,16 @@ ENDED_KEPT = 8
 class Loaded:
     """A version that answers. Whoever runs it holds it between `acquire` and `release`, all on one event loop."""
 
-    __slots__ = ("_drained", "backend", "fingerprint", "in_flight", "load_seconds", "metadata", "version")
+    __slots__ = (
+        "_drained",
+        "backend",
+        "fingerprint",
+        "in_flight",
+        "load_seconds",
+        "metadata",
+        "needs_no_task",
+        "version",
+    )
 
     def __init__(
         self, version: int, backend: Backend, fingerprint: str, load_seconds: float, response: ResponseForm
@@ -33,6 +42,7 @@ class Loaded:
         self.metadata = replace(backend.metadata, response=response)
         self.fingerprint = fingerprint
         self.load_seconds = load_seconds
+        self.needs_no_task = isinstance(backend, Taskless) and backend.needs_no_task
         self.in_flight = 0
         self._drained = asyncio.Event()
 

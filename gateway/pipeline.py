@@ -2,7 +2,6 @@
 
 import asyncio
 import functools
-import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 
 from msgspec import Struct
@@ -14,15 +13,11 @@ from gateway.bounds import Bounds
 from gateway.deadlines import in_time
 from gateway.deferral import Deferrals
 from gateway.errors import (
-    BackendError,
     DeadlineExceeded,
     GatewayError,
-    InferenceFailed,
     ModelNotFound,
     ModelNotReady,
     NotReady,
-    OutOfMemory,
-    RateLimited,
     RequestError,
     Unauthenticated,
 )
@@ -38,8 +33,10 @@ from gateway.outputs import FEW_BYTES, check_answer, check_outputs
 from gateway.paths import PathTable, Route, unclaimed
 from gateway.plane import Plane
 from gateway.pressure import Stage
+from gateway.replies import failure, note, whole, with_allowance
 from gateway.routing import Service, told
 from gateway.shadow import Shadows
+from gateway.steps import in_task
 from gateway.streaming import Both, Chunks, Parts
 from gateway.trace import DECODE, ENCODE, QUEUE, RECEIVE, RUN, Trace, current
 from gateway.types import Call, InferenceRequest, InferenceResponse, Reply, RequestSeries, Target
@@ -49,8 +46,6 @@ _MAY_BE_LONG = frozenset({"task", "has", FORWARDS})
 
 _GO_ON = (Ready, Metrics, Answer, Manage)
 """Operations that are answered even when there is no memory left: health, and what frees some."""
-
-log = logging.getLogger("tensorgate.request")
 
 Answered = Callable[[InferenceRequest, InferenceResponse], None]
 """Told of an answer before it is encoded."""
@@ -132,14 +127,14 @@ class Pipeline:
         except ClientGone:
             raise
         except Unauthenticated as error:
-            return _failure(self.paths.speaking(route, call), call, trace, self._limits.wrong_key(error, trace.peer))
+            return failure(self.paths.speaking(route, call), call, trace, self._limits.wrong_key(error, trace.peer))
         except Exception as error:
-            return _failure(self.paths.speaking(route, call), call, trace, error)
+            return failure(self.paths.speaking(route, call), call, trace, error)
 
     def leave(self, head: Call, trace: Trace) -> Reply:
         """What a caller is told whose request takes longer than the gateway stays."""
         error = NotReady("the gateway is leaving, and this request took longer than it stays; try again", 1.0)
-        return _failure(self.paths.find(head), head, trace, error)
+        return failure(self.paths.find(head), head, trace, error)
 
     async def knock(self, head: Call, trace: Trace) -> Reply | None:
         """Why a websocket is not opened; None where its calls may come in, to be judged one by one."""
@@ -168,6 +163,7 @@ class Pipeline:
             case Infer():
                 return await self._infer(operation, admitted)
             case Manage():
+                await in_task()
                 return operation.encode(await self._control.run(operation.command(call)), call)
             case Answer():
                 return operation.reply(call)
@@ -264,7 +260,7 @@ class Pipeline:
             raise
         finally:
             visit.release()
-        return _with_allowance(reply, operation, visit)
+        return with_allowance(reply, operation, visit)
 
     def _shadow(
         self, admitted: Admitted, service: Service, operation: Infer, target: Target,
@@ -296,7 +292,10 @@ class Pipeline:
                 told = told_to_backend(call.headers, loaded.metadata.extras[FORWARDS], call.id)
                 request = replace(request, headers=told)
             if request.stream and operation.stream is not None:
+                await in_task()
                 return await self._stream(operation.stream, loaded, request, call, trace, visit)
+            if not loaded.needs_no_task:
+                await in_task()
             run = loaded.backend.infer(request)
             # Where others wait for places, too, a client who leaves frees its own.
             waited = visit is not None and visit.turn is not None
@@ -318,6 +317,7 @@ class Pipeline:
 
     async def _defer(self, operation: Defer, admitted: Admitted) -> Reply:
         """Answer now, run later. What is wrong with the body, or was found where it lies, is told in the result."""
+        await in_task()
         call, deferrals = admitted.call, self._deferrals
         target = operation.target(call)
         service = self._service(admitted, target)
@@ -338,13 +338,13 @@ class Pipeline:
             body = await asyncio.to_thread(deferrals.inputs.read, uri) if uri else call.body
             later = replace(call, body=body, deadline=None)
             loaded = admitted.plane.choose_again(service, target, variant).loaded
-            return _whole(await self._run(operation, later, target, loaded, admitted.trace))
+            return whole(await self._run(operation, later, target, loaded, admitted.trace))
 
         def failed(error: Exception) -> bytes:
-            whole = _whole(_failure(admitted.route, call, admitted.trace, error))
+            body = whole(failure(admitted.route, call, admitted.trace, error))
             if admitted.trace.failed:
                 self._observer.variants.fail(service.name, variant)
-            return whole
+            return body
 
         deferrals.start(slot, len(call.body), run, failed)
         return reply
@@ -354,7 +354,7 @@ class Pipeline:
         visit: Visit | None,
     ) -> Reply:  # fmt: skip
         held = loaded if visit is None else Both(loaded, visit)
-        failed = functools.partial(_note, trace, f"{call.method} {call.raw_path[:256]}")
+        failed = functools.partial(note, trace, f"{call.method} {call.raw_path[:256]}")
         parts = Parts(loaded.backend.stream(request), held, failed, request.deadline)
         try:
             await parts.prime()
@@ -365,36 +365,3 @@ class Pipeline:
             raise
         assert not isinstance(reply.body, bytes)
         return replace(reply, body=Chunks(reply.body, parts))
-
-
-def _failure(route: Route, call: Call, trace: Trace, error: Exception) -> Reply:
-    """Any error in the caller's dialect; what is not the caller's is logged."""
-    _note(trace, f"{call.method} {route.operation.path}", error)
-    if isinstance(error, GatewayError):
-        return route.adapter.encode_error(error, call)
-    if isinstance(error, MemoryError):
-        return route.adapter.encode_error(OutOfMemory("there is not enough memory for this request"), call)
-    failed = InferenceFailed(f"internal error; the log has its reason under request {trace.id}")
-    return route.adapter.encode_error(failed, call)
-
-
-def _note(trace: Trace, what: str, error: Exception) -> None:
-    """Remember what is not the caller's mistake, and put in the log what nobody could foresee."""
-    trace.failed = not isinstance(error, RequestError | RateLimited)
-    if isinstance(error, BackendError):
-        log.error("%s: %s", trace.id, error, exc_info=error.__cause__)
-    elif not isinstance(error, GatewayError):
-        log.error("%s: %s failed", trace.id, what, exc_info=error)
-
-
-def _whole(reply: Reply) -> bytes:
-    """The body of an answer that is kept; only what `stream` encodes comes in parts."""
-    assert isinstance(reply.body, bytes)
-    return reply.body
-
-
-def _with_allowance(reply: Reply, operation: Infer, visit: Visit) -> Reply:
-    """The reply, with what is left to the caller where the protocol has headers for it."""
-    if operation.allowance is None or (allowance := visit.allowance) is None:
-        return reply
-    return replace(reply, headers=(*reply.headers, *operation.allowance(allowance)))

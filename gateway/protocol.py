@@ -6,7 +6,7 @@ import socket
 import typing
 from collections.abc import Iterator
 from http import HTTPStatus
-from typing import Any, cast
+from typing import cast
 
 import httptools
 import msgspec
@@ -14,8 +14,10 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gateway.connections import Connections
-from gateway.cycle import Cycle
+from gateway.cycle import Cycle, Responder
 from gateway.limitsconfig import LimitsConfig
+from gateway.steps import Steps
+from gateway.types import Call
 
 _GREETING_SECONDS = 1.0
 """A connection that has said nothing for so long is idle."""
@@ -23,10 +25,10 @@ FIRST_REQUEST_SECONDS = 0.5
 """How long a new connection may take to send its request once the gateway is leaving."""
 
 
-class Converser(typing.Protocol):
-    """What an application with websockets offers beside ASGI."""
+class Application(Responder, typing.Protocol):
+    """What is asked of the application beside ASGI."""
 
-    def converses(self, scope: dict[str, Any]) -> bool:
+    def converses(self, head: Call) -> bool:
         """Whether a websocket is taken there."""
 
 
@@ -44,10 +46,18 @@ class Protocol(HttpToolsProtocol):
     _in_head = True
     _head_timer: asyncio.TimerHandle | None = None
     _stall_timer: asyncio.TimerHandle | None = None
+    _idle_since = 0.0
+    _idle_seconds = 0.0
     _resuming = False
     _unused = True
     _last_request = False
+    _offers = False
+    """Whether the request offers to upgrade; then the parser takes its head for the whole of it."""
     _upgrades = False
+    _next: Cycle | None = None
+    """A request that is to be answered."""
+    _steps: Steps | None = None
+    """The one that is, or was the last."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -62,6 +72,8 @@ class Protocol(HttpToolsProtocol):
         self._stop_head_timer()
         self._stop_stall_timer()
         super().connection_lost(exc)
+        if self._steps is not None:
+            self._steps.cancel()  # a request that waits for its batch is not run for nobody
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -85,12 +97,11 @@ class Protocol(HttpToolsProtocol):
                 return b""
             self._decline_upgrade()
             return rest
-        finally:
-            # NOTE: empty lines between requests begin none, and must not keep an idle connection alive.
-            if self._in_head or (self.cycle is not None and not self.cycle.response_complete):
-                self._unset_keepalive_if_required()
         if self._in_head:
             self._head_continues(len(data))
+        elif self._next is not None:
+            # Its body may be in the next packet, which may be here already.
+            self.loop.call_soon(self._begin)
         return b""
 
     def _head_continues(self, size: int) -> None:
@@ -151,14 +162,12 @@ class Protocol(HttpToolsProtocol):
         return self._upgrades
 
     def _may_converse(self) -> bool:
-        """Whether the request becomes a websocket: it asks for one, where the application takes one."""
-        if not self.parser.should_upgrade() or self._get_upgrade() != b"websocket":
+        """Whether the request becomes a websocket: that is what it offers, and the application takes it."""
+        if self._get_upgrade() != b"websocket":
             return False
         if self.cycle is not None and not self.cycle.response_complete:
             return False  # it came behind another request, whose answer is still on its way
-        url = httptools.parse_url(self.url)
-        scope = {"raw_path": url.path, "query_string": url.query or b"", "headers": self.headers}
-        return cast(Converser, self.app).converses(scope)
+        return cast(Application, self.app).converses(self._head("GET"))
 
     def _decline_upgrade(self) -> None:
         """Read on as HTTP/1.1: a server may ignore an offer to upgrade (RFC 9110, 7.8).
@@ -172,52 +181,82 @@ class Protocol(HttpToolsProtocol):
             if name in (b"content-length", b"transfer-encoding")
         ]
         self.parser = httptools.HttpRequestParser(self)
+        self._offers = False
         self._resuming = True
         self.parser.feed_data(b"POST / HTTP/1.1\r\n" + b"".join(framing) + b"\r\n")
         self._resuming = False
 
     def on_message_begin(self) -> None:
         if not self._resuming:
-            super().on_message_begin()
+            self.url = b""
+            self.headers = []
             self._head_bytes = 0
             self._in_head = True
 
     def on_url(self, url: bytes) -> None:
         if not self._resuming:
-            super().on_url(url)
-            self._grow(len(url))
+            self.url += url
+            self._head_bytes += len(url)
+            if self._is_too_large():
+                raise _TooMuch
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._resuming:
-            # PERF: as uvicorn does it, without the 1 us of asking it to for each of half a dozen headers.
-            name = name.lower()
-            if name == b"expect" and value.lower() == b"100-continue":
-                self.expect_100_continue = True
-            self.headers.append((name, value))
-            self._grow(len(name) + len(value))
+            self.headers.append((name.lower(), value))
+            self._head_bytes += len(name) + len(value)
+            limits = self.bounds.limits
+            if self._head_bytes > limits.head_bytes or len(self.headers) > limits.head_headers:
+                raise _TooMuch
 
     def on_headers_complete(self) -> None:
-        if not self._resuming:
-            self._in_head = False
+        if self._resuming:
+            return
+        self._in_head = False
+        if self._head_timer is not None:
             self._stop_head_timer()
-            self._upgrades = self._may_converse()
-            super().on_headers_complete()
-            if len(self.pipeline) > self.bounds.limits.pipelined:
-                raise _TooMuch
-            if self._upgrades:
-                return
-            Cycle.adopt(self.cycle)
-            self._unused = False
-            if self._last_request:
-                self.cycle.keep_alive = False
+        parser = self.parser
+        self._offers = parser.should_upgrade()
+        self._upgrades = self._offers and self._may_converse()
+        if self._upgrades:
+            self.scope = {"method": "GET", "headers": self.headers}  # type: ignore[typeddict-item]
+            return
+        before = self.cycle
+        head = self._head(parser.get_method().decode("ascii"))
+        self.cycle = cycle = Cycle(head, self)
+        if parser.get_http_version() == "1.0" or self._last_request or not parser.should_keep_alive():
+            cycle.keep_alive = False
+        if head.fields is not None and head.fields.get(b"expect", b"").lower() == b"100-continue":
+            cycle.waiting_for_100_continue = True
+        self._unused = False
+        if before is None or before.response_complete:
+            self._next = cycle
+            return
+        self.flow.pause_reading()
+        self.pipeline.appendleft((cycle, self.app))
+        if len(self.pipeline) > self.bounds.limits.pipelined:
+            raise _TooMuch
+
+    def _head(self, method: str) -> Call:
+        url = httptools.parse_url(self.url)
+        path, query = url.path.decode("ascii"), (url.query or b"").decode("latin-1")
+        return Call(method, path, {}, query, self.headers, fields=dict(reversed(self.headers)))
 
     def on_body(self, body: bytes) -> None:
         if not self._upgrades and not self.cycle.response_complete:
             cast(Cycle, self.cycle).grow(body)
 
     def on_message_complete(self) -> None:
-        if not self.parser.should_upgrade():
-            super().on_message_complete()
+        if not self._offers and not self.cycle.response_complete:
+            cast(Cycle, self.cycle).end()
+            if self._next is not None:
+                self._begin()
+
+    def _begin(self) -> None:
+        """Have the request answered whose turn it is."""
+        cycle, self._next = self._next, None
+        if cycle is not None:
+            self._steps = steps = Steps(cycle.respond(cast(Application, self.app)), self.loop, self.tasks)
+            steps.go_on()
 
     def shutdown(self) -> None:
         """End the connection, but not under a client whose first request is still on its way."""
@@ -285,9 +324,37 @@ class Protocol(HttpToolsProtocol):
         return False
 
     def on_response_complete(self) -> None:
-        """Keep the connection as long as one may be idle just now."""
-        self.timeout_keep_alive = self.bounds.idle_seconds  # type: ignore[assignment]
-        super().on_response_complete()
+        """Go on to the next request if it is here, or keep the connection as long as one may be idle just now."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        if self.pipeline:
+            self.flow.resume_reading()
+            self._next, _ = self.pipeline.pop()  # type: ignore[assignment]
+            self.loop.call_soon(self._begin)
+            return
+        if self.flow.read_paused:
+            self.flow.resume_reading()
+        # PERF: one timer for many requests; one for each, armed and cancelled, takes 1 us.
+        self._idle_since = self.loop.time()
+        if self.timeout_keep_alive_task is None or self._idle_seconds != self.bounds.idle_seconds:
+            self._unset_keepalive_if_required()
+            self._idle_seconds = self.bounds.idle_seconds
+            self._watch_idle(self._idle_seconds)
+
+    def _watch_idle(self, seconds: float) -> None:
+        self.timeout_keep_alive_task = self.loop.call_later(seconds, self._look_at_idle)
+
+    def _look_at_idle(self) -> None:
+        """Close the connection if no request has begun for long enough; empty lines between them begin none."""
+        self.timeout_keep_alive_task = None
+        if self._in_head or self.transport.is_closing() or (self.cycle and not self.cycle.response_complete):
+            return
+        left = self._idle_since + self._idle_seconds - self.loop.time()
+        if left > 0:
+            self._watch_idle(left)
+        else:
+            self.transport.close()
 
 
 def bounded(connections: Connections) -> type[Protocol]:

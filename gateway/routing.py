@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Container, Iterator, Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from urllib.parse import unquote
 
@@ -91,7 +92,7 @@ class Directory:
         """The service of a model that no service names."""
         model = self._models.get(name)
         is_server = model is not None and model.latest is not None and "upstream" in model.latest.metadata.extras
-        return Service(name, name, "custom" if is_server else "any", False, ())
+        return _of_model(name, is_server)
 
     def custom(self, call: Call, named: str | None) -> Service | None:
         """The custom service that the prefix's name, or else the call's head, means, if it is one."""
@@ -237,6 +238,11 @@ def told(model: LoadedModel, name: str, aliases: tuple[str, ...] = ()) -> ModelS
     metadata = model.latest.metadata if model.latest else None
     unready = tuple(number for number, one in model.versions.items() if not one.backend.status.ready)
     return replace(model.status, name=name, metadata=metadata, aliases=aliases, unready=unready)
+
+
+@lru_cache(4096)
+def _of_model(name: str, is_server: bool) -> Service:
+    return Service(name, name, "custom" if is_server else "any", False, ())
 
 
 def _not_found(name: str, target: Target, text: str) -> ModelNotFound:

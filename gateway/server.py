@@ -337,7 +337,6 @@ def _server_of(assembly: Assembly) -> Server:
             timeout_graceful_shutdown=round(config.drain_seconds),
         )
     )
-    assembly.gateway.asking = server.server_state.tasks
     server.rpc, server.drain_seconds = assembly.rpc, config.drain_seconds
     return server
 

@@ -7,7 +7,7 @@ from time import perf_counter
 
 from prometheus_client.core import HistogramMetricFamily, Metric
 
-from gateway.trace import STAGES, Trace
+from gateway.trace import BATCH, RUN, STAGES, Trace
 
 BOUNDS = (1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 """Seconds."""
@@ -25,6 +25,11 @@ class _Counts:
         self.seconds = 0.0
         self.buckets = [0] * (len(BOUNDS) + 1)
 
+    def add(self, seconds: float) -> None:
+        """One more request, which took so long."""
+        self.seconds += seconds
+        self.buckets[bisect_left(BOUNDS, seconds)] += 1
+
 
 class StageCounts:
     """Plain integers, bumped on the event loop only."""
@@ -38,11 +43,14 @@ class StageCounts:
         counts = self._services.get(trace.service)
         if counts is None:
             counts = self._services[trace.service] = [_Counts() for _ in STAGES]
-        for stage, start, end in trace.stages():
-            count = counts[stage]
-            seconds = end - start
-            count.seconds += seconds
-            count.buckets[bisect_left(BOUNDS, seconds)] += 1
+        start = trace.started
+        for stage, end in trace.marks:
+            if stage == RUN and trace.waited > 0:
+                waited = min(trace.waited, end - start)
+                counts[BATCH].add(waited)
+                start += waited
+            counts[stage].add(end - start)
+            start = end
 
     def collect(self) -> Iterator[Metric]:
         """The metric."""

@@ -13,8 +13,8 @@ from gateway.batching.queue import Group, Queue
 from gateway.batching.run import Runner
 from gateway.batching.tally import Tally
 from gateway.errors import LoadFailed
-from gateway.interfaces import Backend, BackendStatus, Parallel, Prompt
-from gateway.trace import current
+from gateway.interfaces import Backend, BackendStatus, Parallel
+from gateway.steps import in_task
 from gateway.types import InferenceRequest, InferenceResponse, ModelMetadata, Signature, Tensor
 
 MOST_GROUPS = 256
@@ -58,13 +58,14 @@ async def _verdict(backend: Backend, signature: Signature, config: BatchingConfi
 class Batched:
     """Requests that come together share a run."""
 
+    needs_no_task = True
+
     def __init__(self, inner: Backend, config: BatchingConfig, most_rows: Mapping[str, int]) -> None:
         """`most_rows` by signature; those it lacks are passed through."""
         self.metadata: ModelMetadata = inner.metadata
         self.tally = Tally()
         self.most_rows = most_rows
         self._inner = inner
-        self._prompt = inner if isinstance(inner, Prompt) else None
         runs = inner.runs_at_once if isinstance(inner, Parallel) else 1
         runner = Runner(inner, config.pad_to, self.tally)
         self._pads = bool(config.pad_to)
@@ -93,21 +94,9 @@ class Batched:
             key, rows = _kind(request)
             group = self._groups.get(key) or self._group(key, request)
             if group is not None and 0 < rows <= group.largest:
-                return self._at_once(request) or await self._queue.put(group, request, rows)
+                return await self._queue.put(group, request, rows)
+        await in_task()
         return await self._inner.infer(request)
-
-    def _at_once(self, request: InferenceRequest) -> InferenceResponse | None:
-        """The answer to a request with which no other can share a run, if it is had without leaving the event loop."""
-        # PERF: 99 us instead of 111, sockets aside, for a client with one request after the other: the queue takes two
-        # turns of the loop.
-        trace = current.get()
-        if self._prompt is None or self._pads or trace is None or not trace.alone or not self._queue.idle:
-            return None
-        response = self._prompt.infer_now(request)
-        if response is not None:
-            self.tally.requests.add(1)
-            self.tally.waits.add(0.0)
-        return response
 
     def stream(self, request: InferenceRequest) -> AsyncIterator[InferenceResponse]:
         """The inner backend's parts."""

@@ -12,6 +12,7 @@ from typing import Any
 from gateway.batching.run import Batch, Entry, Runner
 from gateway.batching.tally import Tally
 from gateway.deadlines import too_late
+from gateway.steps import Turn
 from gateway.types import InferenceRequest, InferenceResponse
 
 
@@ -67,10 +68,10 @@ class Queue:
         """Whether nothing waits or runs."""
         return not self._groups and not self._runs
 
-    def put(self, group: Group, request: InferenceRequest, rows: int) -> "asyncio.Future[InferenceResponse]":
+    def put(self, group: Group, request: InferenceRequest, rows: int) -> "Turn[InferenceResponse]":
         """The answer to come. Cancelling it takes the request out of the queue."""
         loop = asyncio.get_running_loop()
-        entry = Entry(request, rows, loop.create_future())
+        entry = Entry(request, rows, Turn(loop=loop))
         if not group.waiting:
             self._groups.append(group)
         group.waiting.append(entry)

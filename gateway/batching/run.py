@@ -9,6 +9,7 @@ from gateway.batching.rows import joined, padded, parted
 from gateway.batching.tally import Tally
 from gateway.errors import CapacityError, OutOfMemory
 from gateway.interfaces import Backend, Prompt
+from gateway.steps import Turn
 from gateway.trace import current
 from gateway.types import InferenceRequest, InferenceResponse
 
@@ -21,7 +22,7 @@ class Entry:
 
     __slots__ = ("answer", "request", "rows", "since", "trace")
 
-    def __init__(self, request: InferenceRequest, rows: int, answer: "asyncio.Future[InferenceResponse]") -> None:
+    def __init__(self, request: InferenceRequest, rows: int, answer: "Turn[InferenceResponse]") -> None:
         self.request = request
         self.rows = rows
         self.answer = answer

@@ -6,11 +6,11 @@ import socket
 import uvicorn
 from uvicorn.server import ServerState
 
-from gateway.app import Scope, Send
-from gateway.body import Receive
+from gateway.asgi import Exchange
 from gateway.config import LimitsConfig, convert
 from gateway.connections import Connections
 from gateway.protocol import bounded
+from gateway.types import Call
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 OFFER = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"
@@ -33,14 +33,23 @@ class Connection:
         self._size = size
         self.bounds = Connections(convert(limits, LimitsConfig, "test"))
         self._kind = bounded(self.bounds)
-        self._config = uvicorn.Config(self._app, http=self._kind, interface="asgi3", lifespan="off", log_config=None)
+        self._config = uvicorn.Config(
+            self, http=self._kind, interface="asgi3", lifespan="off", log_config=None, proxy_headers=False
+        )
         self._config.load()
         self._state = ServerState()
 
-    async def _app(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: object, receive: object, send: object) -> None:
+        raise NotImplementedError
+
+    async def respond(self, exchange: Exchange) -> None:
+        """Send so many bytes."""
         headers = [(b"content-length", b"%d" % self._size)]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": bytes(self._size)})
+        await exchange.finish(200, headers, bytes(self._size))
+
+    def converses(self, head: Call) -> bool:
+        """It takes no websocket."""
+        return False
 
     async def open(self) -> socket.socket:
         """The client's end."""
