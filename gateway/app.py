@@ -126,6 +126,7 @@ class Gateway:
     async def _answer(self, exchange: Exchange) -> None:
         head = exchange.head
         trace = self._begin(head, exchange.peer)
+        trace.alone = exchange.alone
         body = Body(exchange.receive, self._limits, self._bodies, exchange.arrived())
         try:
             passage = self._proxy.passage(head)

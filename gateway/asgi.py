@@ -22,6 +22,10 @@ class Exchange(Protocol):
         """The client's address; empty where it has none."""
 
     @property
+    def alone(self) -> bool:
+        """Whether the client has been the only one for a while."""
+
+    @property
     def scope(self) -> Scope:
         """ASGI's."""
 
@@ -42,6 +46,8 @@ class Exchange(Protocol):
 
 class Asgi:
     """What a server of ASGI offers."""
+
+    alone = False
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope

@@ -14,6 +14,8 @@ MOST_FILES = 65_536
 LEAST = 16
 SHORT_IDLE_SECONDS = 1.0
 """How long a connection may be idle while memory is short."""
+_LONELY = 16
+"""Requests of one connection, while no other had any, until it is taken to be the only one."""
 _SCAN_SECONDS = 0.05
 """Between two searches for a connection that may go."""
 
@@ -29,6 +31,15 @@ class Connections:
         self.refused: Counter[str] = Counter()
         """By reason: what ended before it was anybody's request."""
         self._scanned = 0.0
+        self._latest = 0
+        self._streak = 0
+
+    def alone(self, connection: int) -> bool:
+        """Whether the connection, which has a request now, has been the only one with any for a while."""
+        if connection != self._latest:
+            self._latest, self._streak = connection, 0
+        self._streak += 1
+        return self._streak > _LONELY
 
     def may_scan(self) -> bool:
         """Whether it is time to look through all of them; a flood must not make that happen all the time."""

@@ -39,6 +39,8 @@ class Cycle(RequestResponseCycle):
 
     # PERF: what a request begins with is the class's, and what few requests need is made when it is asked for.
     access_log = False
+    alone = False
+    """Whether the connection has been the only one with requests for a while."""
     disconnected = False
     more_body = True
     response_started = False

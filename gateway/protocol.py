@@ -255,6 +255,7 @@ class Protocol(HttpToolsProtocol):
         """Have the request answered whose turn it is."""
         cycle, self._next = self._next, None
         if cycle is not None:
+            cycle.alone = self.bounds.alone(id(self))
             self._steps = steps = Steps(cycle.respond(cast(Application, self.app)), self.loop, self.tasks)
             steps.go_on()
 

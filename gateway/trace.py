@@ -23,6 +23,7 @@ class Trace:
     """What is learned of one request on its way; the log line and the counters are made of it."""
 
     __slots__ = (
+        "alone",
         "bytes_in",
         "bytes_out",
         "failed",
@@ -72,6 +73,8 @@ class Trace:
         """The stages that are over, and when they were, as `started`."""
         self.waited = 0.0
         """Of the run: seconds until the batch began that the request is in."""
+        self.alone = False
+        """Whether its client has been the only one for a while."""
         self.timed = False
         """Whether the caller wants to know how long the stages took."""
         self.span: object = None

@@ -94,7 +94,7 @@ class Batched:
             key, rows = _kind(request)
             group = self._groups.get(key) or self._group(key, request)
             if group is not None and 0 < rows <= group.largest:
-                return await self._queue.put(group, request, rows)
+                return self._queue.at_once(request) or await self._queue.put(group, request, rows)
         await in_task()
         return await self._inner.infer(request)
 

@@ -13,6 +13,7 @@ from gateway.batching.run import Batch, Entry, Runner
 from gateway.batching.tally import Tally
 from gateway.deadlines import too_late
 from gateway.steps import Turn
+from gateway.trace import current
 from gateway.types import InferenceRequest, InferenceResponse
 
 
@@ -63,10 +64,17 @@ class Queue:
         self._flushing = False
         self._timer: asyncio.TimerHandle | None = None
 
-    @property
-    def idle(self) -> bool:
-        """Whether nothing waits or runs."""
-        return not self._groups and not self._runs
+    def at_once(self, request: InferenceRequest) -> InferenceResponse | None:
+        """The answer to a request that nobody else's will share a run with, if it is had here and now."""
+        # PERF: the queue takes a turn of the event loop, 12 us of 100 for a client with one request after the other.
+        trace = current.get()
+        if trace is None or not trace.alone or self._groups or self._runs:
+            return None
+        response = self._runner.run_now(request)
+        if response is not None:
+            self._tally.requests.add(1)
+            self._tally.waits.add(0.0)
+        return response
 
     def put(self, group: Group, request: InferenceRequest, rows: int) -> "Turn[InferenceResponse]":
         """The answer to come. Cancelling it takes the request out of the queue."""

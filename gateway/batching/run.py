@@ -90,6 +90,10 @@ class Runner:
         self._answer(batch, response)
         return None
 
+    def run_now(self, request: InferenceRequest) -> InferenceResponse | None:
+        """The answer to a request that is run alone, if that is short."""
+        return None if self._prompt is None or self._pad_to else self._prompt.infer_now(request)
+
     async def _later(self, batch: Batch) -> None:
         if batch.large:
             request = await asyncio.to_thread(batch.joined, self._pad_to)
