@@ -23,7 +23,7 @@ def admit(plane: Plane, route: Route, call: Call, trace: Trace, opened: Grant | 
         opened = auth.opened(call, route.protocol, _asked(route))
     if isinstance(operation, Manage):
         auth.admit_control(call)
-    elif not isinstance(operation, Ready):
+    elif auth.protects and not isinstance(operation, Ready):
         auth.admit_any(call, opened, plane.directory.reachable(route, call))
     trace.key = opened.key
     return opened

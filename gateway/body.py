@@ -36,6 +36,15 @@ class ClientGone(Exception):
 class Body:
     """The body still on its way."""
 
+    complete = False
+    size = 0
+    """Bytes received."""
+    sent = b""
+    """All of it as the client sent it, once it is read."""
+    _late = False
+    _held = 0
+    """Bytes that count among all bodies'."""
+
     def __init__(
         self, receive: Receive, limits: LimitsConfig, bodies: Bodies | None = None, arrived: bytes | None = None
     ) -> None:
@@ -45,14 +54,6 @@ class Body:
         self._limits = limits
         self._bodies = bodies
         self._uncounted = min(SMALL_BYTES, limits.body_bytes)
-        self._held = 0
-        """Bytes that count among all bodies'."""
-        self.complete = False
-        self._late = False
-        self.size = 0
-        """Bytes received."""
-        self.sent = b""
-        """All of it as the client sent it, once it is read."""
 
     def check_length(self, call: Call) -> None:
         """Raise BodyTooLarge for a declared length over the limit, before anything is read; Overloaded without room."""
