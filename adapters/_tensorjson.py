@@ -153,7 +153,7 @@ def _shape_of(array: Any, body: bytes) -> list[int] | None:
 
 def _alike(level: Sequence[Any], length: int) -> bool:
     """Whether all of them are lists of that length."""
-    return all([isinstance(child, simdjson.Array) and len(child) == length for child in level])
+    return all(isinstance(child, simdjson.Array) and len(child) == length for child in level)
 
 
 def _few_lists(outer: Sequence[int], body: bytes) -> bool:

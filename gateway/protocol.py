@@ -1,20 +1,17 @@
 """HTTP/1.1 as uvicorn speaks it, with bounds on a request's head, without upgrades, and with an orderly end."""
 
 import asyncio
-import contextlib
-import socket
 import typing
-from collections.abc import Iterator
 from http import HTTPStatus
 from typing import cast
 
 import httptools
 import msgspec
-import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gateway.connections import Connections
 from gateway.cycle import Cycle, Responder
+from gateway.knownhead import MOST_MISSES, KnownHead, known
 from gateway.limitsconfig import LimitsConfig
 from gateway.steps import Steps
 from gateway.types import Call
@@ -56,6 +53,14 @@ class Protocol(HttpToolsProtocol):
     _upgrades = False
     _next: Cycle | None = None
     """A request that is to be answered."""
+    _between = True
+    """Whether the parser waits for a request to begin."""
+    _fresh = b""
+    """What was received last, if a request begins with it."""
+    _known: KnownHead | None = None
+    _misses = 0
+    _left = 0
+    """Bytes of a body behind a known head that have not come."""
     _steps: Steps | None = None
     """The one that is, or was the last."""
 
@@ -86,6 +91,14 @@ class Protocol(HttpToolsProtocol):
 
     def _feed(self, data: bytes) -> bytes:
         """Parse as far as the parser goes; returns what is left for the next one."""
+        if self._left:
+            return self._take(data, 0)
+        if self._between:
+            if (head := self._known) is not None and data.startswith(head.raw) and self._goes_on():
+                self._misses, self._left = 0, head.length
+                self._next = self.cycle = Cycle(head.call, self)
+                return self._take(data, len(head.raw))
+            self._fresh = data
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -103,6 +116,25 @@ class Protocol(HttpToolsProtocol):
             # Its body may be in the next packet, which may be here already.
             self.loop.call_soon(self._begin)
         return b""
+
+    def _goes_on(self) -> bool:
+        """Whether the request before has been answered, and another may follow."""
+        return self.cycle.response_complete and self.cycle.keep_alive and not self.transport.is_closing()
+
+    def _take(self, data: bytes, start: int) -> bytes:
+        """The body behind a known head, as far as it is here; returns what lies behind it."""
+        end = start + self._left
+        piece = data[start:end]
+        self._left -= len(piece)
+        cycle = cast(Cycle, self.cycle)
+        if not cycle.response_complete:
+            cycle.grow(piece)
+            if not self._left:
+                cycle.end()
+                self._begin()
+            elif self._next is not None:
+                self.loop.call_soon(self._begin)
+        return data[end:]
 
     def _head_continues(self, size: int) -> None:
         """Part of a head came. The parser keeps an unfinished line to itself, so it is counted here."""
@@ -187,6 +219,7 @@ class Protocol(HttpToolsProtocol):
         self._resuming = False
 
     def on_message_begin(self) -> None:
+        self._between = False
         if not self._resuming:
             self.url = b""
             self.headers = []
@@ -212,8 +245,7 @@ class Protocol(HttpToolsProtocol):
         if self._resuming:
             return
         self._in_head = False
-        if self._head_timer is not None:
-            self._stop_head_timer()
+        self._stop_head_timer()
         parser = self.parser
         self._offers = parser.should_upgrade()
         self._upgrades = self._offers and self._may_converse()
@@ -228,6 +260,10 @@ class Protocol(HttpToolsProtocol):
         if head.fields is not None and head.fields.get(b"expect", b"").lower() == b"100-continue":
             cycle.waiting_for_100_continue = True
         self._unused = False
+        fresh, self._fresh = self._fresh, b""
+        if fresh and self._misses < MOST_MISSES:
+            self._misses += 1
+            self._known = known(fresh, head, self.headers) if cycle.keep_alive and not self._offers else None
         if before is None or before.response_complete:
             self._next = cycle
             return
@@ -246,6 +282,7 @@ class Protocol(HttpToolsProtocol):
             cast(Cycle, self.cycle).grow(body)
 
     def on_message_complete(self) -> None:
+        self._between = True
         if not self._offers and not self.cycle.response_complete:
             cast(Cycle, self.cycle).end()
             if self._next is not None:
@@ -361,39 +398,3 @@ class Protocol(HttpToolsProtocol):
 def bounded(connections: Connections) -> type[Protocol]:
     """The protocol of a port whose connections share these bounds."""
     return type("BoundedProtocol", (Protocol,), {"bounds": connections})
-
-
-class Listener(uvicorn.Server):
-    """uvicorn's server, with the signals left to its caller, that answers whoever is in the queue when it closes."""
-
-    keeps_sockets = False
-    """Whether others go on listening on its sockets: then the queue is theirs."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop listening, serve the connections that the kernel has accepted already, and wait for all to end."""
-        loop = asyncio.get_running_loop()
-        closing = () if self.keeps_sockets else sockets or ()
-        waiting = [connection for listening in closing for connection in _last_connections(listening)]
-        for connection in waiting:
-            with contextlib.suppress(OSError):
-                await loop.connect_accepted_socket(self._protocol, connection)
-        await super().shutdown(sockets)
-
-    def _protocol(self) -> Protocol:
-        kind = cast(type[Protocol], self.config.http_protocol_class)
-        return kind(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
-
-
-def _last_connections(listening: socket.socket) -> list[socket.socket]:
-    """Empty the queue, then refuse: a queue that dies with its socket would reset the connections in it."""
-    waiting = []
-    with contextlib.suppress(OSError):
-        while True:
-            waiting.append(listening.accept()[0])
-    with contextlib.suppress(OSError):
-        listening.shutdown(socket.SHUT_RDWR)
-    return waiting

@@ -26,6 +26,7 @@ from gateway.connections import allow_files
 from gateway.deferral import Deferrals
 from gateway.fleet import DRAIN_NOTICE_SECONDS, Controls, FleetSummary
 from gateway.leading import lead
+from gateway.listener import Listener
 from gateway.loads import Load
 from gateway.model_control import ModelControl
 from gateway.models import Models
@@ -35,7 +36,7 @@ from gateway.passes import Entrance, Passes, entrance
 from gateway.paths import pages_of
 from gateway.pipeline import Pipeline
 from gateway.plane import Memory, Plane, draw
-from gateway.protocol import Listener, bounded
+from gateway.protocol import bounded
 from gateway.protocols import load_adapters
 from gateway.proxy import Proxy
 from gateway.recorders import recorders
