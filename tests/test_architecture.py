@@ -37,7 +37,7 @@ ADAPTER_LIBRARIES = {
 
 HTTP_MODULES = {
     f"gateway.{name}"
-    for name in ("admin", "app", "cli", "cycle", "protocol", "server", "proxy", "websocket", "control.api")
+    for name in ("admin", "app", "cli", "cycle", "listener", "protocol", "server", "proxy", "websocket", "control.api")
 }
 CONFINED: dict[str, Callable[[str], bool]] = {
     **dict.fromkeys(("starlette", "uvicorn", "sse_starlette"), lambda name: name in HTTP_MODULES or _console(name)),
