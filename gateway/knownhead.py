@@ -28,7 +28,7 @@ class KnownHead(Struct, frozen=True):
 
 
 def known(data: bytes, call: Call, headers: Sequence[tuple[bytes, bytes]]) -> KnownHead | None:
-    """The head that the data begins with, which the parser has found to be that call; None where it says more than how long its body is."""
+    """The head that the data begins with, found to be that call; None if it says more than how long its body is."""
     end = data.find(_END, 0, MOST_BYTES)
     if end < 0 or data.count(b"\r\n", 0, end) != len(headers) or not _MORE.isdisjoint(call.fields or ()):
         return None

@@ -43,6 +43,10 @@ class Route(Struct, frozen=True):
     service: str | None
     """The service that a prefix names."""
 
+    def call(self, head: Call, body: bytes, id: str) -> Call:
+        """What the adapter sees of the call with that head and body."""
+        return Call(head.method, self.path, self.params, head.query, head.headers, body, id, head.deadline, head.fields)
+
 
 class _Entry(Struct, frozen=True):
     protocol: str

@@ -107,7 +107,7 @@ class Pipeline:
             return self._refuse(error, head, trace)
         trace.protocol, trace.operation = route.protocol, route.name
         current.set(trace)
-        call = Call(head.method, route.path, route.params, head.query, head.headers, b"", trace.id, head.deadline)
+        call = route.call(head, b"", trace.id)
         plane, auth = self.plane, self.plane.auth
         try:
             if self._pressure.stage is Stage.OUT and not isinstance(route.operation, _GO_ON):
@@ -120,9 +120,7 @@ class Pipeline:
             trace.mark(RECEIVE)
             if auth.verifies:
                 opened = await self._offload.run(len(body.sent), auth.verified, head, opened, body.sent)
-            call = Call(
-                head.method, route.path, route.params, head.query, head.headers, payload, trace.id, head.deadline
-            )
+            call = route.call(head, payload, trace.id)
             return await self._operate(Admitted(route, call, plane, opened, trace, body))
         except ClientGone:
             raise
@@ -141,7 +139,7 @@ class Pipeline:
         try:
             route = self.paths.find(head)
             trace.protocol, trace.operation = route.protocol, route.name
-            call = Call(head.method, route.path, route.params, head.query, head.headers, b"", trace.id)
+            call = route.call(head, b"", trace.id)
             plane = self.plane
             admit(plane, route, call, trace, await granted(plane, route, call, trace))
         except GatewayError as error:
