@@ -127,7 +127,7 @@ class Gateway:
         head = exchange.head
         trace = self._begin(head, exchange.peer)
         trace.alone = exchange.alone
-        body = Body(exchange.receive, self._limits, self._bodies, exchange.arrived())
+        body = Body(exchange.receive, self._limits, self._bodies, exchange.arrived)
         try:
             passage = self._proxy.passage(head)
             if passage is not None:

@@ -18,6 +18,9 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 """ASGI's."""
 
+Arrived = Callable[[], bytes | None]
+"""Takes a body that has come as a whole."""
+
 LONG_SECONDS = 0.05
 """How long a run may take before it is looked whether its client is still there."""
 
@@ -46,11 +49,10 @@ class Body:
     """Bytes that count among all bodies'."""
 
     def __init__(
-        self, receive: Receive, limits: LimitsConfig, bodies: Bodies | None = None, arrived: bytes | None = None
+        self, receive: Receive, limits: LimitsConfig, bodies: Bodies | None = None, arrived: Arrived | None = None
     ) -> None:
         self._receive = receive
         self._arrived = arrived
-        """All of it, where it had come before it was asked for."""
         self._limits = limits
         self._bodies = bodies
         self._uncounted = min(SMALL_BYTES, limits.body_bytes)
@@ -76,8 +78,10 @@ class Body:
     async def read(self, call: Call, *, ignores_unknown_codings: bool) -> bytes:
         """All of it, decoded. Raises BodyTooLarge, BodyTimeout, UnsupportedMedia, MalformedBody or ClientGone."""
         gzipped = _is_gzip(call, ignores_unknown_codings)
-        if self._arrived is not None:
-            body = self._counted(self._arrived)
+        # PERF: most have come before they are asked for, and need neither messages nor a timer.
+        body = self._arrived() if self._arrived is not None else None
+        if body is not None:
+            self._counted(body)
         else:
             body = await within(self._gather(), self._limits.body_seconds, self._too_late)
         self.complete = True

@@ -48,7 +48,8 @@ class Cycle(RequestResponseCycle):
     chunked_encoding = None
     expected_content_length = 0
     pause_bytes = PAUSE_BYTES
-    _size = 0
+    size = 0
+    """Bytes of the body that have come and wait."""
     _taken = False
     _head: Message | None = None
     _event: asyncio.Event | None = None
@@ -121,8 +122,8 @@ class Cycle(RequestResponseCycle):
     def grow(self, chunk: bytes) -> None:
         """More of the body has come."""
         self._chunks.append(chunk)
-        self._size += len(chunk)
-        if self._size > self.pause_bytes or len(self._chunks) > PAUSE_CHUNKS:
+        self.size += len(chunk)
+        if self.size > self.pause_bytes or len(self._chunks) > PAUSE_CHUNKS:
             self.flow.pause_reading()
             self.message_event.set()
 
@@ -134,7 +135,7 @@ class Cycle(RequestResponseCycle):
 
     def arrived(self) -> bytes | None:
         """The body, if all of it is here."""
-        if self.more_body or self._taken or self.disconnected:
+        if self.more_body or self._taken or self.disconnected or self.waiting_for_100_continue:
             return None
         self._taken = True
         chunks = self._chunks
@@ -152,7 +153,7 @@ class Cycle(RequestResponseCycle):
             if self.disconnected or self.response_complete:
                 return {"type": "http.disconnect"}
         self.message_event.clear()
-        chunks, self._chunks, self._size = self._chunks, [], 0
+        chunks, self._chunks, self.size = self._chunks, [], 0
         self._taken = not self.more_body
         body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
         return {"type": "http.request", "body": body, "more_body": self.more_body}

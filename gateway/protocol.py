@@ -13,11 +13,14 @@ from gateway.connections import Connections
 from gateway.cycle import Cycle, Responder
 from gateway.knownhead import MOST_MISSES, KnownHead, known
 from gateway.limitsconfig import LimitsConfig
+from gateway.stall import Stall
 from gateway.steps import Steps
 from gateway.types import Call
 
 _GREETING_SECONDS = 1.0
 """A connection that has said nothing for so long is idle."""
+_AT_ONCE_BYTES = 1 << 16
+"""Requests with larger bodies wait until all connections have been read, whose clients could not send on meanwhile."""
 FIRST_REQUEST_SECONDS = 0.5
 """How long a new connection may take to send its request once the gateway is leaving."""
 
@@ -42,7 +45,7 @@ class Protocol(HttpToolsProtocol):
     _head_bytes = 0
     _in_head = True
     _head_timer: asyncio.TimerHandle | None = None
-    _stall_timer: asyncio.TimerHandle | None = None
+    _stall: Stall | None = None
     _idle_since = 0.0
     _idle_seconds = 0.0
     _resuming = False
@@ -75,7 +78,7 @@ class Protocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.bounds.open -= 1
         self._stop_head_timer()
-        self._stop_stall_timer()
+        self._stop_stall()
         super().connection_lost(exc)
         if self._steps is not None:
             self._steps.cancel()  # a request that waits for its batch is not run for nobody
@@ -130,8 +133,7 @@ class Protocol(HttpToolsProtocol):
         if not cycle.response_complete:
             cycle.grow(piece)
             if not self._left:
-                cycle.end()
-                self._begin()
+                self._end(cycle)
             elif self._next is not None:
                 self.loop.call_soon(self._begin)
         return data[end:]
@@ -164,28 +166,16 @@ class Protocol(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._watch_stall(self.transport.get_write_buffer_size())
+        self._stall = Stall(self.loop, self.transport, self.bounds)
 
     def resume_writing(self) -> None:
-        self._stop_stall_timer()
+        self._stop_stall()
         super().resume_writing()
 
-    def _watch_stall(self, unsent: int) -> None:
-        self._stop_stall_timer()
-        self._stall_timer = self.loop.call_later(self.bounds.limits.stall_seconds, self._look_at_stall, unsent)
-
-    def _look_at_stall(self, before: int) -> None:
-        unsent = self.transport.get_write_buffer_size()
-        if unsent < before:
-            self._watch_stall(unsent)
-        else:
-            self.bounds.refused["stall_seconds"] += 1
-            self.transport.abort()
-
-    def _stop_stall_timer(self) -> None:
-        if self._stall_timer is not None:
-            self._stall_timer.cancel()
-            self._stall_timer = None
+    def _stop_stall(self) -> None:
+        if self._stall is not None:
+            self._stall.stop()
+            self._stall = None
 
     # What the parser tells...
 
@@ -284,9 +274,16 @@ class Protocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self._between = True
         if not self._offers and not self.cycle.response_complete:
-            cast(Cycle, self.cycle).end()
-            if self._next is not None:
+            self._end(cast(Cycle, self.cycle))
+
+    def _end(self, cycle: Cycle) -> None:
+        """The body has come."""
+        cycle.end()
+        if self._next is not None:
+            if cycle.size <= _AT_ONCE_BYTES:
                 self._begin()
+            else:
+                self.loop.call_soon(self._begin)
 
     def _begin(self) -> None:
         """Have the request answered whose turn it is."""
