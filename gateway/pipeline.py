@@ -41,9 +41,6 @@ from gateway.streaming import Both, Chunks, Parts
 from gateway.trace import DECODE, ENCODE, QUEUE, RECEIVE, RUN, Trace, current
 from gateway.types import Call, InferenceRequest, InferenceResponse, Reply, RequestSeries, Target
 
-_MAY_BE_LONG = frozenset({"task", "has", FORWARDS})
-"""Extras of models whose runs may be long, and can be cancelled: language models, users' classes, other servers."""
-
 _GO_ON = (Ready, Metrics, Answer, Manage)
 """Operations that are answered even when there is no memory left: health, and what frees some."""
 
@@ -292,15 +289,14 @@ class Pipeline:
             if request.stream and operation.stream is not None:
                 await in_task()
                 return await self._stream(operation.stream, loaded, request, call, trace, visit)
-            if not loaded.needs_no_task:
-                await in_task()
             run = loaded.backend.infer(request)
-            # Where others wait for places, too, a client who leaves frees its own.
+            # A client who leaves ends its run; one that has no task waits for a batch at most, and its connection sees.
             waited = visit is not None and visit.turn is not None
-            if body is not None and (waited or not _MAY_BE_LONG.isdisjoint(loaded.metadata.extras)):
-                response = await body.unless_gone(run)
-            else:
+            if loaded.needs_no_task and not waited:
                 response = await run
+            else:
+                await in_task()
+                response = await (run if body is None else body.unless_gone(run))
             trace.mark(RUN)
             if "metrics" in response.parameters:
                 self._observer.user_metrics.record(trace.service, response.parameters["metrics"])

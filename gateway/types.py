@@ -84,9 +84,9 @@ class ModelMetadata(Struct, frozen=True):
     response: ResponseForm = ResponseForm()
     extras: Mapping[str, Any] = {}
     """What only some backends tell. A language model: "task", "generate" or "embed". A user's class: "has", its
-    methods, "init_metadata", what it says of itself, and "environment", what its environment tells of it. With "task"
-    or "has", a client that leaves ends its run, as the pipeline sees to. What another server answers: "tasks", where it
-    has several; "forwards", the names of the client's headers that it wants in `InferenceRequest.headers`."""
+    methods, "init_metadata", what it says of itself, and "environment", what its environment tells of it. What another
+    server answers: "tasks", where it has several; "forwards", the names of the client's headers that it wants in
+    `InferenceRequest.headers`."""
     versions: tuple[int, ...] = ()
     """All versions of the model that answer, oldest first; set for `Describe` only."""
 

@@ -108,6 +108,16 @@ def test_a_client_that_leaves_gives_its_place_back(live: LiveGateway) -> None:
     assert live.metric("tensorgate_requests_cancelled_total", service="slow", stage="run") == before + 1
 
 
+def test_a_client_that_leaves_ends_its_run(live: LiveGateway) -> None:
+    """Also where nobody waits for its place."""
+    before = live.metric("tensorgate_requests_cancelled_total", service="slow", stage="run")
+    with socket.create_connection(("127.0.0.1", live.port)) as connection:
+        connection.sendall(head("/v1/models/slow:predict", f"Content-Length: {len(GOOD)}") + GOOD)
+        live.wait_for_metric("tensorgate_requests_running", 1, service="slow")
+    live.wait_for_metric("tensorgate_requests_running", 0, service="slow")
+    assert live.metric("tensorgate_requests_cancelled_total", service="slow", stage="run") == before + 1
+
+
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_rate_is_told_in_every_dialect(live: LiveGateway, dialect: str) -> None:
     """429 with Retry-After; OpenAI's clients also learn the limit."""
