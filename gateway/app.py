@@ -111,7 +111,7 @@ class Gateway:
             trace.status = 101
             await send({"type": "websocket.accept"})
             conversation = Conversation(self._pipeline, head, self._limits, self._bodies, receive, send)
-            await conversation.run(lambda: self._begin(head, peer), self._over)
+            await conversation.run(lambda: self._begin(head, peer), self._recorded, self._over)
         finally:
             self._over(trace)
 
@@ -136,8 +136,7 @@ class Gateway:
                 return
             reply = await self._reply(head, body, trace)
             trace.status = reply.status
-            if self._observer.recorders is not None:
-                self._observer.recorders.answered(head, body.sent, reply, trace)
+            reply = self._recorded(head, body.sent, reply, trace)
             if isinstance(reply.body, bytes):
                 trace.bytes_out = len(reply.body)
                 await self._send(reply, reply.body, trace, body, exchange)
@@ -170,6 +169,11 @@ class Gateway:
         if self._observer.recorders is not None:
             self._observer.recorders.begin(head, trace)
         return trace
+
+    def _recorded(self, head: Call, sent: bytes, reply: Reply, trace: Trace) -> Reply:
+        """The reply, noted down if it is one of those that are."""
+        recorders = self._observer.recorders
+        return reply if recorders is None else recorders.answered(head, sent, reply, trace)
 
     def _over(self, trace: Trace) -> None:
         """Count a request, and note it in the log."""

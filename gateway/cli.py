@@ -67,6 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     again = command("replay", _replay, "Ask the requests of a payload log again, and compare the answers.")
     again.add_argument("files", type=Path, nargs="+", metavar="FILE", help="a file of the log, or its folder")
     again.add_argument("--url", default="http://127.0.0.1:8080", help="the gateway to ask (default %(default)s)")
+    again.add_argument("--grpc", metavar="HOST:PORT", help="where to ask again what came over gRPC (default: nowhere)")
     again.add_argument("--connections", type=int, default=1, help="requests at a time (default %(default)s)")
     again.add_argument("--tolerance", type=float, default=1e-5, help="how far numbers may differ (default %(default)s)")
     again.add_argument("--header", action="append", default=[], metavar="NAME:VALUE", help="sent along, as a key is")
@@ -224,16 +225,23 @@ def _replay(options: argparse.Namespace) -> int:
             said = perf_counter()
             print(f"\r{report.sent} asked, {report.differing} different", end="", file=sys.stderr, flush=True)
 
-    report = asyncio.run(
-        replay(
-            options.files,
-            _with_scheme(options.url),
-            connections=options.connections,
-            tolerance=options.tolerance,
-            headers=headers,
-            progress=progress,
-        )
-    )
+    async def ask() -> Report:
+        rpc = plugins.load_rpc_replay().RpcClient(options.grpc) if options.grpc else None
+        try:
+            return await replay(
+                options.files,
+                _with_scheme(options.url),
+                connections=options.connections,
+                tolerance=options.tolerance,
+                headers=headers,
+                progress=progress,
+                rpc=rpc.ask if rpc is not None else None,
+            )
+        finally:
+            if rpc is not None:
+                await rpc.close()
+
+    report = asyncio.run(ask())
     if said:
         print(file=sys.stderr)
     print("\n".join(told(report, options.tolerance, perf_counter() - started)))

@@ -24,6 +24,8 @@ POLICY_VIOLATION, GOING_AWAY = 1008, 1001
 Send = Callable[[Message], Awaitable[None]]
 Begin = Callable[[], Trace]
 """Counts a call that begins."""
+Recorded = Callable[[Call, bytes, Reply, Trace], Reply]
+"""Notes an answer down, and returns the one to send."""
 End = Callable[[Trace], None]
 
 
@@ -42,10 +44,10 @@ class Conversation:
         self._waiting: deque[bytes] = deque()
         self._news = asyncio.Event()
 
-    async def run(self, begin: Begin, end: End) -> None:
+    async def run(self, begin: Begin, recorded: Recorded, end: End) -> None:
         """Answer until the client has closed it, or has sent too much at once."""
         listening = asyncio.ensure_future(self._listen())
-        answering = asyncio.ensure_future(self._answer_all(begin, end))
+        answering = asyncio.ensure_future(self._answer_all(begin, recorded, end))
         await until_one_ends(listening, answering)
         for task in (listening, answering):
             if not task.cancelled():
@@ -61,7 +63,7 @@ class Conversation:
             self._waiting.append(text.encode() if text is not None else data or b"")
             self._news.set()
 
-    async def _answer_all(self, begin: Begin, end: End) -> None:
+    async def _answer_all(self, begin: Begin, recorded: Recorded, end: End) -> None:
         while True:
             while not self._waiting:
                 self._news.clear()
@@ -71,19 +73,20 @@ class Conversation:
                 return
             trace = begin()
             try:
-                await self._answer(self._waiting.popleft(), trace)
+                await self._answer(self._waiting.popleft(), trace, recorded)
             finally:
                 end(trace)
 
-    async def _answer(self, text: bytes, trace: Trace) -> None:
+    async def _answer(self, text: bytes, trace: Trace, recorded: Recorded) -> None:
         trace.bytes_in = len(text)
-        body = Body(_whole(text), self._limits, self._bodies)
+        body = Body(_whole(text), self._limits, self._bodies, lambda: text)
         try:
             reply = await self._pipeline.answer(self._head, body, trace)
         except ClientGone:
             return
         finally:
             body.close()
+        reply = recorded(self._head, text, reply, trace)
         if isinstance(reply.body, bytes):
             await self._say(reply.body, trace)
         else:

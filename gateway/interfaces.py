@@ -31,6 +31,10 @@ from gateway.types import (
 
 Device = Literal["auto", "cuda", "cpu"]
 
+GRPC = "GRPC"
+"""The method of calls that are gRPC's; their path is the method's full name."""
+GRPC_STATUS = "grpc-status"
+"""The header of their replies."""
 WEBSOCKET = "WEBSOCKET"
 """The method of a call that is one text of a websocket; its answer's body, or each chunk of it, is one, too."""
 

@@ -3,17 +3,20 @@
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from random import random
 from typing import BinaryIO
 
 import msgspec
+from msgspec.structs import replace
 from prometheus_client.core import CounterMetricFamily, Metric
 
 from gateway.config import ConfigError, PayloadLogConfig
-from gateway.payloadrecord import Content, PayloadRecord, content, kept_headers, kept_query
+from gateway.interfaces import GRPC, GRPC_STATUS, WEBSOCKET
+from gateway.payloadrecord import Content, Ending, PayloadRecord, content, kept_headers, kept_query, streamed
+from gateway.recorded import Recorded
 from gateway.trace import Trace
 from gateway.types import Call, Reply
 
@@ -25,6 +28,8 @@ SUFFIX = ".jsonl"
 log = logging.getLogger("tensorgate.payloads")
 
 Make = Callable[[], PayloadRecord]
+Record = Callable[[Callable[[int, Collection[str]], Content]], PayloadRecord]
+"""Makes the record with what makes its answer, of at most so many bytes and without the values of those fields."""
 
 
 class PayloadLog:
@@ -37,6 +42,8 @@ class PayloadLog:
         self._files = _Files(base / config.dir, config.file_bytes, config.total_bytes)
         self._pending: list[Make] = []
         self._pending_bytes = 0
+        self._open = 0
+        """Answers in parts that are on their way."""
         self.written = 0
         self.dropped = 0
 
@@ -44,19 +51,48 @@ class PayloadLog:
         """Make the folder. Raises ConfigError."""
         self._files.prepare()
 
-    def note(self, head: Call, body: bytes, reply: Reply, trace: Trace) -> None:
-        """Keep the request if it is one of the share; `body` is as the client sent it."""
+    def note(self, head: Call, body: bytes, reply: Reply, trace: Trace) -> Reply:
+        """Keep the request if it is one of the share; `body` is as the client sent it. The reply is the one to send."""
         if not trace.service or (self._services and trace.service not in self._services):
-            return
+            return reply
         if self._chance() >= self._config.sample:
-            return
-        answer = reply.body if isinstance(reply.body, bytes) else None
-        size = len(body) + len(answer or b"")
+            return reply
+        record = _beginning(self._config, head, body, reply, trace)
+        if isinstance(reply.body, bytes):
+            answer = reply.body
+            self._keep(len(body) + len(answer), lambda: record(lambda most, redact: content(answer, most, redact)))
+            return reply
+        if (self._open + 1) * self._config.max_bytes > PENDING_BYTES:
+            self.dropped += 1
+            return reply
+        self._open += 1
+        return replace(reply, body=self._recorded(head, len(body), reply.body, reply.media_type, record, trace))
+
+    def _recorded(
+        self, head: Call, size: int, chunks: AsyncIterator[bytes], media_type: str, record: Record, trace: Trace
+    ) -> Recorded:
+        """The chunks, of which the record is made at their end."""
+        joint = b"\n" if head.method == WEBSOCKET else b""
+
+        def over(kept: bytes, cut: bool, ended: Ending) -> None:
+            self._open -= 1
+            seconds = trace.elapsed()
+
+            def make() -> PayloadRecord:
+                made = record(lambda most, redact: streamed(kept, media_type, most, redact, cut))
+                return replace(made, ended=ended, ms=round(seconds * 1e3, 3))
+
+            self._keep(size + len(kept), make)
+
+        return Recorded(chunks, self._config.max_bytes, joint, over)
+
+    def _keep(self, size: int, make: Make) -> None:
+        """Have the record written, if there is room for what it is made of."""
         if self._pending_bytes + size > PENDING_BYTES:
             self.dropped += 1
             return
         self._pending_bytes += size
-        self._pending.append(_later(self._config, datetime.now(UTC), head, body, answer, reply, trace))
+        self._pending.append(make)
 
     async def run(self) -> None:
         """Write what gathers, until cancelled; then write the rest."""
@@ -91,14 +127,12 @@ class PayloadLog:
                 self.dropped += 1
 
 
-def _later(
-    config: PayloadLogConfig, time: datetime, head: Call, body: bytes, answer: bytes | None, reply: Reply, trace: Trace
-) -> Make:
-    """How the record is made on the thread, of what must be read now."""
-    seconds, most, redact = trace.elapsed(), config.max_bytes, frozenset(config.redact)
-    status, media_type = reply.status, reply.media_type  # the reply itself may hold a stream
+def _beginning(config: PayloadLogConfig, head: Call, body: bytes, reply: Reply, trace: Trace) -> Record:
+    """How the record is made on the thread, once there is an answer, of what must be read now."""
+    time, seconds, most, redact = datetime.now(UTC), trace.elapsed(), config.max_bytes, frozenset(config.redact)
+    status, media_type = _status(head, reply), reply.media_type  # the reply itself may hold a stream
 
-    def make() -> PayloadRecord:
+    def make(answer: Callable[[int, Collection[str]], Content]) -> PayloadRecord:
         return PayloadRecord(
             time=time,
             id=trace.id,
@@ -107,7 +141,7 @@ def _later(
             status=status,
             ms=round(seconds * 1e3, 3),
             request=content(body, most, redact),
-            answer=Content(cut=True) if answer is None else content(answer, most, redact),
+            answer=answer(most, redact),
             query=kept_query(head.query),
             headers=kept_headers(head.headers),
             media_type=media_type,
@@ -119,6 +153,13 @@ def _later(
         )
 
     return make
+
+
+def _status(head: Call, reply: Reply) -> int:
+    """HTTP's; of a call over gRPC, gRPC's."""
+    if head.method != GRPC:
+        return reply.status
+    return int(dict(reply.headers).get(GRPC_STATUS, "0" if reply.status == 200 else "2"))
 
 
 class _Files:

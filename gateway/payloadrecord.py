@@ -3,7 +3,7 @@
 import base64
 from collections.abc import Collection, Iterable
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import parse_qsl, urlencode
 
 import msgspec
@@ -27,6 +27,13 @@ KEPT_QUERY = frozenset({"json", "include_outputs", "detail", "stream", "outputs"
 
 REDACTED = "[redacted]"
 
+Ending = Literal["whole", "left", "broken"]
+
+_EVENTS = "text/event-stream"
+_DATA = b"data:"
+_PLAIN_LINES = (b"event:", b"id:", b"retry:", b":")
+"""Of server-sent events: lines in which nobody's values stand."""
+
 
 class Content(Struct, frozen=True, omit_defaults=True):
     """A body: its text, or in Base64 what is none."""
@@ -34,7 +41,7 @@ class Content(Struct, frozen=True, omit_defaults=True):
     text: str | None = None
     base64: str | None = None
     cut: bool = False
-    """It was longer than may be kept, came in parts, or could not be redacted: then it is not here as a whole."""
+    """It was longer than may be kept, or could not be redacted: then it is not here as a whole."""
 
     def bytes(self) -> bytes:
         """The body itself."""
@@ -51,6 +58,7 @@ class PayloadRecord(Struct, frozen=True, omit_defaults=True):
     method: str
     path: str
     status: int
+    """HTTP's, or gRPC's."""
     ms: float
     request: Content = Content()
     answer: Content = Content()
@@ -58,6 +66,8 @@ class PayloadRecord(Struct, frozen=True, omit_defaults=True):
     headers: dict[str, str] = {}
     media_type: str = ""
     """Of the answer."""
+    ended: Ending = "whole"
+    """Why an answer in parts ended: it was over, its client left, or it broke off."""
     protocol: str = ""
     service: str = ""
     operation: str = ""
@@ -92,6 +102,34 @@ def content(body: bytes, most: int, redact: Collection[str]) -> Content:
         return Content(text=body.decode(), cut=cut)
     except UnicodeDecodeError:
         return Content(base64=base64.b64encode(body).decode("ascii"), cut=cut)
+
+
+def streamed(body: bytes, media_type: str, most: int, redact: Collection[str], cut: bool) -> Content:
+    """An answer that came in parts, as it is kept: of one whose values are redacted, each line is read for itself."""
+    if not redact or not body:
+        kept = content(body, most, ())
+        return Content(kept.text, kept.base64, cut or kept.cut)
+    lines = body.split(b"\n")
+    if cut:
+        del lines[-1]  # it may be half of one
+    try:
+        return Content("\n".join([_redacted_line(line, media_type, redact).decode() for line in lines]), cut=cut)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return Content(cut=True)
+
+
+def _redacted_line(line: bytes, media_type: str, redact: Collection[str]) -> bytes:
+    """Raises DecodeError for a line in which values may stand that are no JSON's."""
+    before, text = b"", line
+    if media_type.startswith(_EVENTS):
+        if line.startswith(_PLAIN_LINES):
+            return line
+        if line.startswith(_DATA):
+            before, text = b"data: ", line[len(_DATA) :]
+    text = text.strip()
+    if not text or text == b"[DONE]":
+        return line
+    return before + msgspec.json.encode(_redacted(msgspec.json.decode(text), redact))
 
 
 def _redacted(value: Any, names: Collection[str]) -> Any:

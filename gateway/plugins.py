@@ -48,6 +48,16 @@ def load_rpc() -> ModuleType:
         raise ConfigError("gateway.grpc_port: gRPC is not installed here; install tensorgate[grpc]") from None
 
 
+def load_rpc_replay() -> ModuleType:
+    """What asks again over gRPC. Raises ConfigError where gRPC is not installed."""
+    try:
+        return importlib.import_module("gateway.rpcreplay")
+    except ModuleNotFoundError as error:
+        if error.name != "grpc":
+            raise
+        raise ConfigError("--grpc: gRPC is not installed here; install tensorgate[grpc]") from None
+
+
 def load_tracing() -> ModuleType:
     """The module that makes spans. Raises ConfigError where OpenTelemetry is not installed."""
     try:

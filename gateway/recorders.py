@@ -43,10 +43,9 @@ class Recorders:
         if self.spans is not None:
             self.spans.begin(head, trace)
 
-    def answered(self, head: Call, body: bytes, reply: Reply, trace: Trace) -> None:
-        """The reply is known; of a streamed one, its beginning."""
-        if self.payloads is not None:
-            self.payloads.note(head, body, reply, trace)
+    def answered(self, head: Call, body: bytes, reply: Reply, trace: Trace) -> Reply:
+        """The reply is known; of a streamed one, its beginning. It is the one that is returned that is to be sent."""
+        return reply if self.payloads is None else self.payloads.note(head, body, reply, trace)
 
     def end(self, trace: Trace) -> None:
         """It is over, and has been counted."""

@@ -3,7 +3,7 @@
 import asyncio
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -13,13 +13,32 @@ import msgspec
 from msgspec import Struct
 
 from gateway.config import ConfigError
+from gateway.interfaces import GRPC, WEBSOCKET
 from gateway.payloadlog import SUFFIX
 from gateway.payloadrecord import Content, PayloadRecord
+from gateway.replaystreams import is_streamed, said
 
 OTHER_EACH_TIME = frozenset({"created", "id", "puid", "system_fingerprint"})
 """Fields that are never the same twice."""
 SHOWN = 10
-_NO_ANSWER = 0
+_NO_ANSWER = -1
+
+
+class NoAnswer(Exception):
+    """What was asked has not been answered."""
+
+
+class Answer(Struct, frozen=True):
+    """What came back."""
+
+    status: int
+    body: bytes
+    told: str
+    """The body, or what else tells why, for people."""
+
+
+Rpc = Callable[[PayloadRecord, Mapping[str, str] | None], Awaitable[Answer]]
+"""Asks over gRPC, with these headers besides. Raises NoAnswer."""
 
 
 class Report(Struct):
@@ -29,7 +48,7 @@ class Report(Struct):
     skipped: Counter[str] = msgspec.field(default_factory=Counter)
     """Lines that were not asked again, by reason."""
     statuses: Counter[tuple[int, int]] = msgspec.field(default_factory=Counter)
-    """The status then and now; 0 for no answer."""
+    """The status then and now; -1 for no answer."""
     seconds: list[float] = []
     then_seconds: list[float] = []
     same: int = 0
@@ -78,8 +97,9 @@ async def replay(
     headers: Mapping[str, str] | None = None,
     progress: Callable[[Report], None] = lambda report: None,
     transport: httpx.AsyncBaseTransport | None = None,
+    rpc: Rpc | None = None,
 ) -> Report:
-    """Ask everything again, so many requests at a time. Raises ConfigError."""
+    """Ask everything again, so many requests at a time; over gRPC only if there is a way. Raises ConfigError."""
     report = Report()
     # One iterator for all: whoever is free takes the next line.
     lines = records(files_of(paths))
@@ -90,10 +110,11 @@ async def replay(
 
         async def work() -> None:
             for record in lines:
-                if isinstance(record, str) or (reason := _unfit(record)):
+                if isinstance(record, str) or (reason := _unfit(record, rpc is not None)):
                     report.skipped[record if isinstance(record, str) else reason] += 1
                 else:
-                    await _again(client, record, tolerance, report)
+                    ask = _over_http(client, record) if record.method != GRPC or rpc is None else rpc(record, headers)
+                    await _again(ask, record, tolerance, report)
                 progress(report)
 
         async with asyncio.TaskGroup() as tasks:
@@ -102,33 +123,45 @@ async def replay(
     return report
 
 
-def _unfit(record: PayloadRecord) -> str:
+def _unfit(record: PayloadRecord, rpc: bool) -> str:
     """Why a request cannot be asked again."""
     if record.request.cut:
         return "body not kept whole"
+    if record.method == GRPC:
+        return "" if rpc else "over gRPC, and no --grpc is given"
+    if record.method == WEBSOCKET:
+        return "over a websocket"
     return "no HTTP request" if record.method not in ("GET", "POST", "PUT") else ""
 
 
-async def _again(client: httpx.AsyncClient, record: PayloadRecord, tolerance: float, report: Report) -> None:
+async def _over_http(client: httpx.AsyncClient, record: PayloadRecord) -> Answer:
     target = f"{record.path}?{record.query}" if record.query else record.path
-    started = perf_counter()
-    report.sent += 1
     try:
         reply = await client.request(
             record.method, target, content=record.request.bytes(), headers={"content-type": "", **record.headers}
         )
     except httpx.HTTPError as error:
+        raise NoAnswer(type(error).__name__) from None
+    return Answer(reply.status_code, reply.content, reply.text[:200])
+
+
+async def _again(ask: Awaitable[Answer], record: PayloadRecord, tolerance: float, report: Report) -> None:
+    started = perf_counter()
+    report.sent += 1
+    try:
+        answer = await ask
+    except NoAnswer as error:
         report.statuses[record.status, _NO_ANSWER] += 1
-        _differ(report, record, f"no answer: {type(error).__name__}")
+        _differ(report, record, f"no answer: {error}")
         return
     report.seconds.append(perf_counter() - started)
     report.then_seconds.append(record.ms / 1000)
-    report.statuses[record.status, reply.status_code] += 1
-    if reply.status_code != record.status:
-        _differ(report, record, f"status {reply.status_code} instead of {record.status}: {reply.text[:200]}")
-    elif record.answer.cut:
+    report.statuses[record.status, answer.status] += 1
+    if answer.status != record.status:
+        _differ(report, record, f"status {answer.status} instead of {record.status}: {answer.told}")
+    elif record.answer.cut or record.ended != "whole":
         report.not_compared += 1
-    elif difference := compare(record.answer, reply.content, tolerance):
+    elif difference := compare(record.answer, answer.body, tolerance, record.media_type):
         _differ(report, record, difference)
     else:
         report.same += 1
@@ -140,16 +173,24 @@ def _differ(report: Report, record: PayloadRecord, what: str) -> None:
         report.different.append(f"{record.id} {record.method} {record.path}: {what}")
 
 
-def compare(then: Content, now: bytes, tolerance: float) -> str:
+def compare(then: Content, now: bytes, tolerance: float, media_type: str = "") -> str:
     """The first difference of two answers; empty for none. In JSON, numbers may be apart by the tolerance."""
     before = then.bytes()
     if before == now:
         return ""
+    if is_streamed(media_type):
+        return _difference(_lasting(before, media_type), _lasting(now, media_type), tolerance, "")
     try:
         one, two = msgspec.json.decode(before), msgspec.json.decode(now)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return f"{len(now)} other bytes instead of {len(before)}"
     return _difference(one, two, tolerance, "")
+
+
+def _lasting(body: bytes, media_type: str) -> dict[str, Any]:
+    """What the parts say, but for what is another each time."""
+    parts = said(body, media_type)
+    return {path: value for path, value in parts.items() if path.rpartition(".")[2] not in OTHER_EACH_TIME}
 
 
 def _difference(then: Any, now: Any, tolerance: float, where: str) -> str:
@@ -176,7 +217,7 @@ def told(report: Report, tolerance: float, seconds: float) -> Iterator[str]:
     skipped = "".join(f", {count} skipped: {reason}" for reason, count in report.skipped.items())
     yield f"{report.sent} requests asked again in {seconds:.1f} s{skipped}"
     for (then, now), count in sorted(report.statuses.items()):
-        yield f"  status   {then} -> {now or 'no answer'}: {count}"
+        yield f"  status   {then} -> {'no answer' if now == _NO_ANSWER else now}: {count}"
     yield f"  latency  now  {_percentiles(report.seconds)}"
     yield f"           then {_percentiles(report.then_seconds)}"
     yield (

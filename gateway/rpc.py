@@ -15,6 +15,7 @@ from gateway.accesslog import AccessLog
 from gateway.bodies import Bodies
 from gateway.body import Body
 from gateway.config import Config, ConfigError
+from gateway.interfaces import GRPC, GRPC_STATUS
 from gateway.observe import Observer
 from gateway.pipeline import Pipeline
 from gateway.trace import RequestIds, Trace, given_id
@@ -23,10 +24,7 @@ from gateway.types import Call, Reply
 MOST_CALLS = 2048
 """At the same time; beyond, gRPC itself answers RESOURCE_EXHAUSTED."""
 
-METHOD = "GRPC"
-"""The method of calls and operations that are gRPC's."""
-
-_STATUS, _MESSAGE = "grpc-status", "grpc-message"
+_MESSAGE = "grpc-message"
 _CODES: Mapping[str, grpc.StatusCode] = {str(code.value[0]): code for code in grpc.StatusCode}
 
 
@@ -80,7 +78,7 @@ class RpcServer:
         """A handler for each service that the adapters have methods of."""
         services: dict[str, dict[str, Any]] = defaultdict(dict)
         for method, path, _, _ in self._pipeline.paths.rows():
-            if method == METHOD:
+            if method == GRPC:
                 _, service, name = path.split("/")
                 services[service][name] = grpc.unary_unary_rpc_method_handler(partial(self._answer, path))
         return tuple(grpc.method_handlers_generic_handler(*one) for one in services.items())
@@ -89,16 +87,18 @@ class RpcServer:
         """One call. Its deadline, and a client that leaves, cancel it."""
         left = context.time_remaining()
         deadline = None if left is None else monotonic() + left
-        head = Call(METHOD, path, headers=_headers(context.invocation_metadata()), deadline=deadline)
-        trace = Trace(given_id(head) or self._ids(), _peer(context.peer()), METHOD, path)
+        head = Call(GRPC, path, headers=_headers(context.invocation_metadata()), deadline=deadline)
+        trace = Trace(given_id(head) or self._ids(), _peer(context.peer()), GRPC, path)
         trace.bytes_in = len(message)
         observer = self._observer
         observer.in_flight += 1
         if observer.recorders is not None:
             observer.recorders.begin(head, trace)
-        body = Body(_whole(message), self._config.limits, self._bodies)
+        body = Body(_whole(message), self._config.limits, self._bodies, lambda: message)
         try:
             reply = await self._pipeline.answer(head, body, trace)
+            if observer.recorders is not None:
+                reply = observer.recorders.answered(head, message, reply, trace)
             trace.status = reply.status
             context.set_trailing_metadata(_trailers(reply, trace))
             sent = await _result(reply, context)
@@ -115,7 +115,7 @@ class RpcServer:
 async def _result(reply: Reply, context: Any) -> bytes:
     """The answer's message, or the call's end with a status."""
     told = dict(reply.headers)
-    code = _CODES.get(told.get(_STATUS, "0" if reply.status == 200 else "2"), grpc.StatusCode.UNKNOWN)
+    code = _CODES.get(told.get(GRPC_STATUS, "0" if reply.status == 200 else "2"), grpc.StatusCode.UNKNOWN)
     if code is not grpc.StatusCode.OK:
         await context.abort(code, told.get(_MESSAGE, ""), context.trailing_metadata())
     assert isinstance(reply.body, bytes)
@@ -136,7 +136,7 @@ def _octets(value: str | bytes) -> bytes:
 
 
 def _trailers(reply: Reply, trace: Trace) -> tuple[tuple[str, str], ...]:
-    own = tuple((name.lower(), value) for name, value in reply.headers if name.lower() not in (_STATUS, _MESSAGE))
+    own = tuple((name.lower(), value) for name, value in reply.headers if name.lower() not in (GRPC_STATUS, _MESSAGE))
     variant = (("x-tensorgate-variant", trace.variant),) if trace.variant else ()
     return (("x-request-id", trace.id), *variant, *own)
 

@@ -42,7 +42,7 @@ HTTP_MODULES = {
 CONFINED: dict[str, Callable[[str], bool]] = {
     **dict.fromkeys(("starlette", "uvicorn", "sse_starlette"), lambda name: name in HTTP_MODULES or _console(name)),
     **dict.fromkeys(("onnxruntime", "onnx"), lambda name: name.startswith("backends.")),
-    "grpc": lambda name: name == "gateway.rpc",
+    "grpc": lambda name: name in ("gateway.rpc", "gateway.rpcreplay"),
     **dict.fromkeys(("orjson", "simdjson", "pybase64"), lambda name: name.startswith("adapters.")),
 }
 """Library -> whether the module of that name may import it."""

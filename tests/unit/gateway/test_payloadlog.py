@@ -2,16 +2,19 @@
 
 import asyncio
 import base64
+import contextlib
 import json
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gateway.config import ConfigError, PayloadLogConfig
 from gateway.payloadlog import PENDING_BYTES, PayloadLog
 from gateway.payloadrecord import content, kept_headers, kept_query
+from gateway.streaming import closing
 from gateway.trace import Trace
 from gateway.types import Call, Reply
 
@@ -87,16 +90,118 @@ def test_the_share_and_the_services(tmp_path: Path) -> None:
     assert [one["service"] for one in kept(tmp_path / "log")] == ["digits", "digits"]
 
 
-def test_a_stream_is_noted_without_its_parts(tmp_path: Path) -> None:
-    """Of an answer in parts it is told that it is not there."""
+EVENTS = "text/event-stream"
 
-    async def parts() -> AsyncIterator[bytes]:
-        yield b"x"
 
-    log = log_of(tmp_path)
-    log.note(HEAD, BODY, Reply(parts(), 200, "text/event-stream"), ended())
+class Broken(Exception):
+    """What ends a stream early."""
+
+
+async def parts(*chunks: bytes, breaks: bool = False) -> AsyncIterator[bytes]:
+    """An answer in parts."""
+    for chunk in chunks:
+        yield chunk
+    if breaks:
+        raise Broken
+
+
+def streamed(
+    log: PayloadLog, *chunks: bytes, most: int = 100, breaks: bool = False, method: str = "POST"
+) -> list[bytes]:
+    """The chunks that a client of whom the log takes note gets, who leaves after so many."""
+
+    async def sent() -> list[bytes]:
+        reply = log.note(replace(HEAD, method=method), BODY, Reply(parts(*chunks, breaks=breaks), 200, EVENTS), ended())
+        assert not isinstance(reply.body, bytes)
+        got = []
+        async with closing(reply.body) as body:
+            with contextlib.suppress(Broken):
+                async for chunk in body:
+                    got.append(chunk)
+                    if len(got) == most:
+                        break
+        return got
+
+    got = asyncio.run(sent())
     written(log)
-    assert kept(tmp_path / "log")[0]["answer"] == {"cut": True}
+    return got
+
+
+@pytest.mark.parametrize(
+    ("how", "answer", "ending"),
+    [
+        ({}, {"text": "data: 1\n\ndata: 2\n\n"}, "whole"),
+        ({"most": 1}, {"text": "data: 1\n\n"}, "left"),
+        ({"breaks": True}, {"text": "data: 1\n\ndata: 2\n\n"}, "broken"),
+    ],
+)
+def test_a_stream_is_kept_at_its_end(tmp_path: Path, how: dict[str, Any], answer: dict[str, Any], ending: str) -> None:
+    """As far as it came, with how it ended; the client gets every chunk as it was."""
+    log = log_of(tmp_path)
+    got = streamed(log, b"data: 1\n\n", b"data: 2\n\n", **how)
+    assert got == [b"data: 1\n\n", b"data: 2\n\n"][: how.get("most")]
+    (record,) = kept(tmp_path / "log")
+    assert record["answer"] == answer
+    assert record.get("ended", "whole") == ending
+
+
+def test_a_long_stream_is_cut(tmp_path: Path) -> None:
+    """No more of it is kept than of any answer."""
+    log = log_of(tmp_path, max_bytes=12)
+    assert len(streamed(log, *[b"data: %d\n\n" % number for number in range(9)])) == 9
+    assert kept(tmp_path / "log")[0]["answer"] == {"text": "data: 0\n\ndat", "cut": True}
+
+
+def test_the_texts_of_a_websocket_are_lines(tmp_path: Path) -> None:
+    """Each of them is one frame, and has no end of its own."""
+    log = log_of(tmp_path)
+    streamed(log, b'{"step":1}', b'{"step":2}', method="WEBSOCKET")
+    (record,) = kept(tmp_path / "log")
+    assert (record["method"], record["answer"]) == ("WEBSOCKET", {"text": '{"step":1}\n{"step":2}'})
+
+
+@pytest.mark.parametrize(
+    ("chunks", "expected"),
+    [
+        (
+            [b'event: x\ndata: {"a": 1, "secret": "s"}\n\n', b": ping\n\ndata: [DONE]\n\n"],
+            {"text": 'event: x\ndata: {"a":1,"secret":"[redacted]"}\n\n: ping\n\ndata: [DONE]\n\n'},
+        ),
+        ([b'{"secret": [1, 2]}\n'], {"text": '{"secret":"[redacted]"}\n'}),
+        ([b"data: secret words\n\n"], {"cut": True}),
+        ([b"\xff\n"], {"cut": True}),
+        (
+            [b'data: {"a": 1}\n\ndata: {"secret": "12345678901234567890"}\n\n'],
+            {"text": 'data: {"a":1}\n', "cut": True},
+        ),
+    ],
+)
+def test_the_values_of_a_stream_are_redacted(tmp_path: Path, chunks: list[bytes], expected: dict[str, Any]) -> None:
+    """Line by line; what nobody can read is not kept, nor is half a line."""
+    log = log_of(tmp_path, redact=("secret",), max_bytes=80 if len(chunks) > 1 else 40)
+    streamed(log, *chunks)
+    assert kept(tmp_path / "log")[0]["answer"] == expected
+
+
+def test_streams_that_would_be_too_much_are_not_kept(tmp_path: Path) -> None:
+    """Each that is on its way may still take all that may be kept of it."""
+    log = log_of(tmp_path, max_bytes=PENDING_BYTES // 2)
+    chunks = [parts(b"x") for _ in range(3)]
+    replies = [log.note(HEAD, BODY, Reply(one, 200, EVENTS), ended()) for one in chunks]
+    assert [reply.body is chunk for reply, chunk in zip(replies, chunks, strict=True)] == [False, False, True]
+    assert log.dropped == 1
+
+
+@pytest.mark.parametrize(("headers", "status"), [((), 0), ((("grpc-status", "5"),), 5)])
+def test_a_call_over_grpc_has_its_status(tmp_path: Path, headers: tuple[tuple[str, str], ...], status: int) -> None:
+    """And messages that are no text."""
+    log = log_of(tmp_path)
+    head = Call("GRPC", "/inference.GRPCInferenceService/ModelInfer")
+    log.note(head, b"\xff", Reply(b"\xfe", 404 if headers else 200, headers=headers), ended())
+    written(log)
+    (record,) = kept(tmp_path / "log")
+    assert (record["method"], record["status"]) == ("GRPC", status)
+    assert [record[body] for body in ("request", "answer")] == [{"base64": "/w=="}, {"base64": "/g=="}]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
 """Asking the requests of a payload log again."""
 
 import asyncio
+import base64
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +11,8 @@ import httpx
 import pytest
 
 from gateway.config import ConfigError
-from gateway.payloadrecord import Content
-from gateway.replay import Report, compare, replay, told
+from gateway.payloadrecord import Content, PayloadRecord
+from gateway.replay import Answer, Report, compare, replay, told
 
 
 def line(text: str = '{"y": 1}', **changes: Any) -> str:
@@ -93,7 +95,7 @@ def test_the_report(tmp_path: Path) -> None:
     assert not report.good
     assert (report.sent, report.same, report.differing, report.not_compared) == (5, 1, 3, 1)
     assert report.skipped == {"body not kept whole": 1, "no HTTP request": 1, "not a record": 1}
-    assert report.statuses == {(200, 200): 3, (200, 404): 1, (200, 0): 1}
+    assert report.statuses == {(200, 200): 3, (200, 404): 1, (200, -1): 1}
     text = "\n".join(told(report, 1e-5, 1.0))
     for part in ("id-2 POST /y: y: 1 instead of 2", "status 404 instead of 200", "no answer: ConnectError", "then p50"):
         assert part in text
@@ -135,3 +137,58 @@ def test_nothing_to_read(tmp_path: Path, make: bool, said: str) -> None:
         path.mkdir()
     with pytest.raises(ConfigError, match=said):
         ask([path], httpx.MockTransport(lambda request: httpx.Response(200)))
+
+
+def chat(*pieces: str, finish: str = "stop") -> str:
+    """A streamed chat, in so many pieces."""
+    deltas = [{"id": f"c{len(pieces)}", "model": "m", "choices": [{"delta": {"content": piece}}]} for piece in pieces]
+    last = {"id": f"c{len(pieces)}", "model": "m", "choices": [{"delta": {}, "finish_reason": finish}]}
+    return "".join(f"data: {json.dumps(one)}\n\n" for one in (*deltas, last)) + "data: [DONE]\n\n"
+
+
+@pytest.mark.parametrize(
+    ("now", "expected"),
+    [
+        (chat("Hel", "lo"), ""),
+        (chat("H", "el", "lo"), ""),
+        (": ping\n\n" + chat("Hello"), ""),
+        (chat("Hell"), "choices[].delta.content: 'Hell' instead of 'Hello'"),
+        (chat("Hello", finish="length"), "choices[].finish_reason[0]: 'length' instead of 'stop'"),
+    ],
+)
+def test_streams_are_compared_by_what_they_say(now: str, expected: str) -> None:
+    """However they are cut into parts."""
+    assert compare(Content(chat("Hel", "lo")), now.encode(), 1e-5, "text/event-stream; charset=utf-8") == expected
+
+
+def frame(payload: bytes) -> bytes:
+    """One of SageMaker's frames, with a header of three bytes."""
+    return (16 + 3 + len(payload)).to_bytes(4) + (3).to_bytes(4) + b"crc1" + b"abc" + payload + b"crc2"
+
+
+def test_frames_are_compared_by_their_payloads() -> None:
+    """As one text, wherever it is cut."""
+    frames = "application/vnd.amazon.eventstream"
+    then = Content(base64=base64.b64encode(frame(b'{"y": [1.0, ') + frame(b"2.5]}")).decode())
+    assert compare(then, frame(b'{"y": [1.0, 2.5000001]}'), 1e-5, frames) == ""
+    assert compare(then, frame(b'{"y": [1.0, 3.5]}'), 1e-5, frames) == "y[][1]: 3.5 instead of 2.5"
+
+
+def test_a_stream_that_was_left_is_not_compared(tmp_path: Path) -> None:
+    """It says less than the one of now."""
+    log = put(tmp_path, line(chat("Hel"), ended="left", media_type="text/event-stream"))
+    report = ask([log], httpx.MockTransport(lambda request: httpx.Response(200, text=chat("Hello"))))
+    assert (report.sent, report.not_compared, report.differing) == (1, 1, 0)
+
+
+def test_calls_over_grpc_are_asked_where_there_is_a_way(tmp_path: Path) -> None:
+    """Else they are left out, and it is said why."""
+    log = put(tmp_path, line(method="GRPC", status=5, path="/x.Y/Z", answer={}))
+    nobody = httpx.MockTransport(lambda request: httpx.Response(500))
+    assert ask([log], nobody).skipped == {"over gRPC, and no --grpc is given": 1}
+
+    async def rpc(record: PayloadRecord, headers: Mapping[str, str] | None) -> Answer:
+        return Answer(5 if record.path == "/x.Y/Z" else 2, b"", "not found")
+
+    report = ask([log], nobody, rpc=rpc)
+    assert (report.same, report.statuses) == (1, {(5, 5): 1})
