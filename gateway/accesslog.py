@@ -54,7 +54,7 @@ class AccessLog:
         line = AccessLine(
             datetime.now(UTC), trace.id, trace.peer, trace.method, trace.path[:256], trace.status,
             int(trace.seconds * 1e6) / 1e3, trace.bytes_in, trace.bytes_out,
-            trace.protocol, trace.service, trace.operation, trace.version, trace.variant, trace.key,
+            trace.protocol, trace.service or trace.meant, trace.operation, trace.version, trace.variant, trace.key,
         )  # fmt: skip
         self.latest.append(line)
         if len(self._lines) >= self._MOST:

@@ -24,7 +24,10 @@ def admit(plane: Plane, route: Route, call: Call, trace: Trace, opened: Grant | 
     if isinstance(operation, Manage):
         auth.admit_control(call)
     elif auth.protects and not isinstance(operation, Ready):
-        auth.admit_any(call, opened, plane.directory.reachable(route, call))
+        reachable = plane.directory.reachable(route, call)
+        if len(reachable) == 1:
+            trace.meant = reachable[0].name
+        auth.admit_any(call, opened, reachable)
     trace.key = opened.key
     return opened
 

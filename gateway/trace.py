@@ -27,6 +27,8 @@ class Trace:
     operation = ""
     service = ""
     """Set once resolved, so that made-up names never become labels."""
+    meant = ""
+    """The only service that the call can mean, whether or not it may use it."""
     version = 0
     variant: Variant = ""
     """"stable" or "canary", where the service has both."""

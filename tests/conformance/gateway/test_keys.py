@@ -1,5 +1,6 @@
 """Application keys over HTTP, in TF Serving's dialect."""
 
+import json
 import socket
 from typing import BinaryIO
 
@@ -76,6 +77,21 @@ def _status(answers: BinaryIO) -> int:
     lengths = [int(line.split(b":")[1]) for line in head if line.lower().startswith(b"content-length:")]
     answers.read(lengths[0])
     return status
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "service"), [("beta", "wrong", "beta"), ("beta", "gamma-code", "beta"), ("made-up", "wrong", None)]
+)
+def test_the_log_tells_which_service_a_refused_call_meant(
+    live: LiveGateway, path: str, code: str, service: str | None
+) -> None:
+    """So that an operator sees whose keys are tried; a name that nobody has is no service."""
+    name = f"refused-{path}-{code}"
+    post(live, f"/v1/models/{path}:predict", Authorization=f"APPCODE {code}", X_Request_Id=name)
+    live.wait_for_log(name)
+    (line,) = (json.loads(line) for line in live.errors().splitlines() if name in line)
+    assert line.get("service") == service
+    assert live.metric("tensorgate_requests_total", service="beta", code="401") == 0
 
 
 def test_keys_appear_in_no_log(live: LiveGateway) -> None:
