@@ -137,7 +137,12 @@ class Host(asyncio.BufferedProtocol):
         try:
             backend = self._backend = await self._open_backend(order)
             self._status = backend.status
-            ready = {"metadata": backend.metadata, "status": self._status}
+            ready = {
+                "metadata": backend.metadata,
+                "status": self._status,
+                "runs_at_once": getattr(backend, "runs_at_once", 1),
+                "process_bytes": getattr(backend, "process_bytes", 0),
+            }
             self._send(READY, {"id": 0, **msgspec.to_builtins(ready)})
         except Exception as error:
             self._send(ERROR, {"id": 0, **told(_own(error))})
@@ -150,7 +155,7 @@ class Host(asyncio.BufferedProtocol):
                 await self._flow(number, self._backend, request)
             else:
                 response = await self._backend.infer(request)
-                self._tell_status(self._backend)
+                self.tell_status()
                 self._reply(END, number, response.parameters, response.outputs)
         except Exception as error:
             self._send(ERROR, {"id": number, **told(_own(error))})
@@ -166,7 +171,7 @@ class Host(asyncio.BufferedProtocol):
         finally:
             if close := getattr(parts, "aclose", None):
                 await close()
-        self._tell_status(backend)
+        self.tell_status()
         self._reply(END, number, {}, {})
 
     def _reply(self, kind: int, number: int, parameters: Any, outputs: Tensors) -> None:
@@ -175,9 +180,10 @@ class Host(asyncio.BufferedProtocol):
         except (TypeError, ValueError) as error:
             raise InferenceFailed(f"the answer cannot be handed on: {error}") from None
 
-    def _tell_status(self, backend: Backend) -> None:
-        if backend.status != self._status:
-            self._status = backend.status
+    def tell_status(self) -> None:
+        """Say how the backend stands, if that is not known."""
+        if self._status is not None and self._backend is not None and self._backend.status != self._status:
+            self._status = self._backend.status
             self._send(STATUS, {"id": 0, "status": msgspec.to_builtins(self._status)})
 
 

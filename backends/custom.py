@@ -16,6 +16,8 @@ from gateway.interfaces import Backend, BackendStatus, ModelSource, Upstream
 from gateway.types import InferenceRequest, InferenceResponse, ModelMetadata
 
 PLATFORM = "custom"
+OWN_SERVER_KEY = "command"
+"""With this key there is a process to start."""
 
 Seconds = Annotated[float, Meta(gt=0, le=86400)]
 

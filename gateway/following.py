@@ -2,10 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from gateway.lifecycle import Book, Failure, Loaded
 from gateway.models import Models
+from gateway.needs import NOTHING, Need, asked_of, on_disk
 from gateway.orders import Change, Failed
 from gateway.repository import ModelFolder, Scan, VersionFolder
 from gateway.types import ModelStatus
@@ -16,9 +17,13 @@ log = logging.getLogger("tensorgate.models")
 class Stage:
     """A change whose versions are loaded and answer nothing yet."""
 
-    def __init__(self, change: Change) -> None:
+    def __init__(self, change: Change, needs: Mapping[str, Need]) -> None:
         self.change = change
-        self.folders = change.models or {}
+        self.folders = {
+            name: folder and asked_of(folder, needs.get(name, NOTHING))
+            for name, folder in (change.models or {}).items()
+        }
+        """With what the services ask of them."""
         self.loaded: list[tuple[ModelFolder, Loaded]] = []
         self.failures: list[tuple[str, VersionFolder, Failure]] = []
 
@@ -40,17 +45,17 @@ class FollowingModels(Models):
     _held: dict[str, ModelStatus] | None = None
     """What is told of the models until everybody has made the change."""
 
-    async def stage(self, change: Change) -> Stage:
-        """Load what the change needs that is not here."""
-        stage = Stage(change)
-        known = {(one.model, one.version, one.fingerprint): one.failure() for one in change.failed}
+    async def stage(self, change: Change, needs: Mapping[str, Need]) -> Stage:
+        """Load what the change needs that is not here, as services are going to ask for it."""
+        stage = Stage(change, needs)
+        known = _known(change.failed)
         tasks = []
         for name, folder in stage.folders.items():
             if folder is None:
                 continue
             book = self._books.setdefault(name, Book(name))
             for version in book.lacking(folder):
-                failure = known.get((name, version.version, version.fingerprint))
+                failure = _found(known, name, version.version, version.fingerprint)
                 if failure is not None:
                     stage.failures.append((name, version, failure))
                     continue
@@ -76,7 +81,7 @@ class FollowingModels(Models):
     def adopt(self, stage: Stage, failed: Iterable[Failed]) -> None:
         """From now on requests see the change; `tell` has yet to say so."""
         self._held = {name: model.status for name, model in self._snapshot.items()}
-        elsewhere = {(one.model, one.version, one.fingerprint): one.failure() for one in failed}
+        elsewhere = _known(failed)
         change = stage.change
         if change.awaited is not None:
             self._awaited = set(change.awaited) & (set(change.awaited) if self._awaited is None else self._awaited)
@@ -85,14 +90,14 @@ class FollowingModels(Models):
         for name, folder in stage.folders.items():
             self._books.setdefault(name, Book(name)).folder = folder
             self._folders.pop(name, None)
-            if folder is not None:
-                self._folders[name] = folder
+            if (found := (change.models or {})[name]) is not None:
+                self._folders[name] = found
         for name, version, failure in stage.failures:
             self._books[name].load_begins(version.version)
             self._books[name].load_failed(version, failure)
         for folder, loaded in stage.loaded:
             book, version = self._books[folder.name], folder.versions[loaded.version]
-            other = elsewhere.get((folder.name, loaded.version, loaded.fingerprint))
+            other = _found(elsewhere, folder.name, loaded.version, loaded.fingerprint)
             if other is not None:
                 book.load_failed(version, other)
                 self._close_unused(loaded)
@@ -137,3 +142,15 @@ class FollowingModels(Models):
     def _forget(self, name: str) -> None:
         if self._held is None:
             super()._forget(name)
+
+
+_Known = dict[tuple[str, int, str], Failure]
+
+
+def _known(failed: Iterable[Failed]) -> _Known:
+    return {(one.model, one.version, one.fingerprint): one.failure() for one in failed}
+
+
+def _found(known: _Known, model: str, version: int, fingerprint: str) -> Failure | None:
+    """Why the version failed elsewhere, as it is asked for or, over it, whatever was asked of it."""
+    return known.get((model, version, fingerprint)) or known.get((model, version, on_disk(fingerprint)))

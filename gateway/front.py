@@ -7,6 +7,7 @@ listen on. It leaves when the supervisor says so, or has gone.
 import asyncio
 import contextlib
 import logging
+import shutil
 import signal
 import socket
 import sys
@@ -20,7 +21,8 @@ from gateway.aggregate import families_of
 from gateway.channel import Channel, ChannelClosed
 from gateway.config import ConfigError
 from gateway.following import FollowingModels, Stage
-from gateway.orders import Done, Page, Prepared, Standing
+from gateway.needs import needs
+from gateway.orders import Demand, Demands, Done, Page, Prepared, Standing
 from gateway.pages import Unreachable
 from gateway.parts import SLICE_SECONDS
 from gateway.passes import Passes
@@ -88,6 +90,8 @@ class Front:
                 self._settle()
             case orders.Report():
                 return self._report(order)
+            case orders.AskDemands():
+                return self._demands()
             case orders.Listen():
                 self._listen.set()
             case orders.Share():
@@ -104,6 +108,7 @@ class Front:
         except ConfigError as error:
             return Done(str(error))
         assembly.gateway.fleet = self
+        assembly.models.pools = order.pools
         self._assembly = assembly
         self._serving = Serving(assembly, self._sock)
         self._serving.keep_socket(True)
@@ -125,7 +130,8 @@ class Front:
                 adopt = self._assembly.draft(change.services)
             except ConfigError as error:
                 return Prepared(str(error))
-        stage = await self._models.stage(change)
+        services = self._assembly.config.services if change.services is None else change.services
+        stage = await self._models.stage(change, needs(services, {}))
         self._stages[order.generation] = (stage, adopt)
         return Prepared(failed=stage.failed)
 
@@ -158,6 +164,17 @@ class Front:
         requests = tuple(assembly.log.latest) if order.requests and assembly.log is not None else ()
         return Standing(models.ready, *told, families, variants, shadows, lines, requests)
 
+    def _demands(self) -> Demands:
+        assembly = self._assembly
+        assert assembly is not None
+        counts: dict[str, tuple[int, float]] = {}
+        for one in assembly.observer.series():
+            requests, seconds = counts.get(one.service, (0, 0.0))
+            counts[one.service] = (requests + one.count, seconds + one.seconds)
+        return Demands(
+            tuple(Demand(name, *assembly.busy(name), *counts.get(name, (0, 0.0))) for name in assembly.config.services)
+        )
+
     def _go(self, order: orders.Leave) -> None:
         if self._serving is not None:
             self._serving.keep_socket(order.replaced)
@@ -179,6 +196,8 @@ class Front:
         await self._channel.closed.wait()
         if self._assembly is None or not self._assembly.pipeline.draining:
             log.warning("the supervisor has gone: leaving")
+            if self._assembly is not None and (pools := self._assembly.models.pools) is not None:
+                shutil.rmtree(pools.parent, ignore_errors=True)
             if self._serving is not None:
                 self._serving.keep_socket(False)
             self._leave()

@@ -284,9 +284,8 @@ class Parallel(Protocol):
         """How many."""
 
 
-@runtime_checkable
-class Scalable(Protocol):
-    """A backend that answers from nodes: replicas of the model in processes of their own."""
+class Measured(Protocol):
+    """Nodes: replicas of a model in processes of their own."""
 
     @property
     def nodes(self) -> tuple[int, int]:
@@ -299,6 +298,11 @@ class Scalable(Protocol):
     @property
     def cpu_seconds(self) -> float:
         """What they have computed so far."""
+
+
+@runtime_checkable
+class Scalable(Measured, Protocol):
+    """A backend that answers from nodes."""
 
     def scale(self, nodes: int) -> None:
         """Have so many from now on; returns at once, and no call is lost."""

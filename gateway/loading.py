@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import functools
 import logging
+from collections.abc import Awaitable, Callable
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
@@ -25,6 +26,8 @@ from gateway.residency import ModelMemory
 
 POOL = "pool"
 """The table of model.toml for the workers, and the module that has them."""
+HOSTED = "hosted"
+"""The module for what has its workers in another process that has those of all."""
 
 _NO_MEMORY = "out of memory"
 
@@ -39,16 +42,27 @@ class Order(Struct, frozen=True):
     tables: dict[str, dict[str, Any]]
 
 
+class Hosted(Struct, frozen=True):
+    """An order to the process that has the workers of all."""
+
+    order: Order
+    in_workers: bool
+    """Whether there must be workers around the backend."""
+    fingerprint: str
+    """Of what lies there: what has changed is another backend."""
+
+
 async def load_version(
     model: ModelFolder,
     version: VersionFolder,
     device: Device,
     output: Path | None = None,
     memory: ModelMemory | None = None,
+    pools: Path | None = None,
 ) -> Loaded:
     """The version, warmed up, here or in workers as model.toml places it. Raises what `shown` can tell.
 
-    With a `memory`, it comes and goes as that has room.
+    With a `memory`, it comes and goes as that has room. Workers are had from the process at `pools`, if given.
     """
     started = perf_counter()
     if version.problem:
@@ -65,14 +79,15 @@ async def load_version(
         output=output,
     )
     order = Order(source, config.backend, config.plugins)
+    make = functools.partial(_make, order, config, version.fingerprint, pools)
     if memory is None:
-        backend = await _make(order, config)
+        backend = await make()
     else:
         # What is imported stays, so it must not count as the model's.
         await asyncio.to_thread(_module, model.name, config.backend, "load")
         files = await asyncio.to_thread(_file_bytes, version.directory)
         claim = Claim(model.name, version.version, files, bytes_of(config.memory), config.pinned, config.backend)
-        backend = await memory.admit(claim, functools.partial(_make, order, config))
+        backend = await memory.admit(claim, make)
     try:
         seconds = perf_counter() - started
         return Loaded(version.version, backend, version.fingerprint, seconds, config.response)
@@ -81,11 +96,14 @@ async def load_version(
         raise
 
 
-async def _make(order: Order, config: ModelConfig) -> Backend:
+async def _make(order: Order, config: ModelConfig, fingerprint: str, pools: Path | None) -> Backend:
     """The backend, wherever it runs. Raises GatewayErrors only, fit to be shown."""
     try:
         in_workers = await asyncio.to_thread(_in_workers, order.source.name, config)
-        backend = await (_host(order) if in_workers else _open(order))
+        if pools is not None and (in_workers or await asyncio.to_thread(_has_processes, order)):
+            backend = await _join(Hosted(order, in_workers, fingerprint), pools)
+        else:
+            backend = await (_host(order) if in_workers else _open(order))
         try:
             return await batched(backend, config.batching)
         except BaseException:
@@ -106,8 +124,26 @@ def _file_bytes(directory: Path) -> int:
 
 async def fulfil(told: dict[str, Any]) -> Backend:
     """In a worker: the backend that the gateway has ordered. Raises LoadFailed or OutOfMemory."""
+    return await _fulfilled(lambda: _open(msgspec.convert(told, Order, dec_hook=_path)))
+
+
+async def fulfil_hosted(told: dict[str, Any]) -> Backend:
+    """In the process that has the workers of all: the backend and its workers. Raises LoadFailed or OutOfMemory."""
+
+    async def opened() -> Backend:
+        hosted = msgspec.convert(told, Hosted, dec_hook=_path)
+        return await (_host(hosted.order) if hosted.in_workers else _open(hosted.order))
+
+    return await _fulfilled(opened)
+
+
+def _path(_: type[Any], name: str) -> Path:
+    return Path(name)
+
+
+async def _fulfilled(opened: Callable[[], Awaitable[Backend]]) -> Backend:
     try:
-        return await _open(msgspec.convert(told, Order, dec_hook=lambda _, name: Path(name)))
+        return await opened()
     except (LoadFailed, OutOfMemory):
         raise
     except MemoryError as error:
@@ -122,6 +158,21 @@ async def _host(order: Order) -> Backend:
     tables = {name: table for name, table in order.tables.items() if name != POOL}
     told = msgspec.to_builtins(msgspec.structs.replace(order, tables=tables), enc_hook=str)
     return cast(Backend, await module.host(order.source, told, options))
+
+
+async def _join(hosted: Hosted, pools: Path) -> Backend:
+    """The version with its workers in the process that has those of all."""
+    module = await asyncio.to_thread(plugins.load, "backends", HOSTED, "join")
+    source = hosted.order.source
+    told = msgspec.to_builtins(hosted, enc_hook=str)
+    return cast(Backend, await module.join(f"{source.name} version {source.version}", pools, told))
+
+
+def _has_processes(order: Order) -> bool:
+    """Whether the backend itself starts processes; imports, so it runs in a thread."""
+    module = _module(order.source.name, order.backend, "load")
+    key = getattr(module, "OWN_SERVER_KEY", None)
+    return getattr(module, "OWN_WORKERS", False) or key in order.tables.get(order.backend, {})
 
 
 async def _open(order: Order) -> Backend:

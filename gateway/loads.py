@@ -6,7 +6,7 @@ from time import monotonic
 from msgspec import Struct
 
 from gateway.deployments import Deployment
-from gateway.interfaces import Scalable
+from gateway.interfaces import Measured
 from gateway.types import RequestSeries
 from gateway.variants import Tallies, Tally
 
@@ -50,7 +50,7 @@ class Meter:
         busy: Callable[[str], tuple[int, int]],
         series: Callable[[], Iterable[RequestSeries]],
         variants: Callable[[], Tallies],
-        nodes: Callable[[str], Scalable | None],
+        nodes: Callable[[str], Measured | None],
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._busy = busy
@@ -83,7 +83,7 @@ class Meter:
             found[deployment.name] = self._load(deployment, scaled, look, before.get(key))
         return found
 
-    def _load(self, deployment: Deployment, scaled: Scalable, look: _Look, before: _Look | None) -> Load:
+    def _load(self, deployment: Deployment, scaled: Measured, look: _Look, before: _Look | None) -> Load:
         ready, wanted = scaled.nodes
         nodes = max(1, wanted)
         since = look.answered.since(before.answered) if before is not None else _Answered()

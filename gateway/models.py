@@ -57,6 +57,8 @@ class Models:
         """Models known at start that have not become available yet."""
         self.memory = memory
         """Where it is None, what is loaded stays loaded."""
+        self.pools: Path | None = None
+        """Where the process takes connections that has the workers of all; None where they are this one's own."""
         # What a load takes of the memory can be measured where no other runs beside it.
         self.needs: Mapping[str, Need] = {}
         """What services ask of models; `follow` makes it so."""
@@ -272,7 +274,8 @@ class Models:
         what = f"{model.name} version {version.version}"
         log.info("%s: loading", what)
         try:
-            return await load_version(model, version, self.device, self._output(model.name), self.memory)
+            output = self._output(model.name)
+            return await load_version(model, version, self.device, output, self.memory, self.pools)
         except Exception as error:
             failure = shown(error)
             del error  # with its traceback goes what was half loaded

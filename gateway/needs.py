@@ -91,6 +91,15 @@ def _joined(one: Need, other: Need) -> Need:
     return replace(settings, nodes=one.nodes + other.nodes, scales=one.scales or other.scales)
 
 
+MARK = "+"
+"""Between a version's fingerprint on disk and that of what is asked of it."""
+
+
+def on_disk(fingerprint: str) -> str:
+    """The fingerprint without what is asked of the version."""
+    return fingerprint.partition(MARK)[0]
+
+
 def asked_of(folder: ModelFolder, need: Need) -> ModelFolder:
     """The model as it is to be loaded; another fingerprint where it must be loaded anew."""
     if need.settings == NOTHING.settings:
@@ -98,7 +107,7 @@ def asked_of(folder: ModelFolder, need: Need) -> ModelFolder:
     config = _configured(folder.config, need)
     mark = hashlib.blake2b(repr(need.settings).encode(), digest_size=6).hexdigest()
     versions = {
-        number: replace(version, fingerprint=f"{version.fingerprint}+{mark}")
+        number: replace(version, fingerprint=f"{version.fingerprint}{MARK}{mark}")
         for number, version in folder.versions.items()
     }
     return replace(folder, config=config, versions=versions)

@@ -1,15 +1,26 @@
-"""The nodes of services in this process: as many as each says, or as its load asks for."""
+"""The nodes of services: as many as each says, or as its load asks for."""
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
 
 from gateway.config import ScalingConfig, ServiceConfig
 from gateway.deployments import deployments
-from gateway.interfaces import Scalable
+from gateway.interfaces import Measured, Scalable
 from gateway.loads import Load, Meter
 from gateway.models import Models
-from gateway.needs import needs, scalable
+from gateway.needs import Need, needs, scalable
 from gateway.types import RequestSeries
 from gateway.variants import Tallies
+
+
+class Workers(Protocol):
+    """The models' workers, here or in another process."""
+
+    def follow(self, asked: Mapping[str, Need]) -> None:
+        """Have what is asked of each model."""
+
+    def of(self, model: str) -> Measured | None:
+        """How the nodes of the model stand that answers now, if it has any."""
 
 
 class Nodes:
@@ -17,16 +28,16 @@ class Nodes:
 
     def __init__(
         self,
-        models: Models,
+        workers: Workers,
         busy: Callable[[str], tuple[int, int]],
         series: Callable[[], Iterable[RequestSeries]],
         variants: Callable[[], Tallies],
     ) -> None:
-        self._models = models
+        self._workers = workers
         self._services: Mapping[str, ServiceConfig] = {}
         self._by_load: dict[str, int] = {}
         """Nodes of the deployments whose load decides."""
-        self._meter = Meter(busy, series, variants, self._of)
+        self._meter = Meter(busy, series, variants, workers.of)
 
     def check(self, services: Mapping[str, ServiceConfig]) -> None:
         """Raise ConfigError for services that ask for what cannot be had together."""
@@ -59,7 +70,17 @@ class Nodes:
         }
 
     def _follow(self) -> None:
-        asked = needs(self._services, self._by_load)
+        self._workers.follow(needs(self._services, self._by_load))
+
+
+class OwnWorkers:
+    """The workers of the models in this process."""
+
+    def __init__(self, models: Models) -> None:
+        self._models = models
+
+    def follow(self, asked: Mapping[str, Need]) -> None:
+        """Have what is asked of each model."""
         self._models.needs = asked
         self._models.follow()
         for name, need in asked.items():
@@ -68,14 +89,15 @@ class Nodes:
                     if scaled.nodes[1] != need.nodes:
                         scaled.scale(need.nodes)
 
+    def of(self, model: str) -> Measured | None:
+        """How the nodes of the model stand that answers now, if it has any."""
+        known = self._models.get(model)
+        return scalable(known.latest.backend) if known and known.latest else None
+
     def _scalable(self, model: str) -> list[Scalable]:
         known = self._models.get(model)
         found = [scalable(loaded.backend) for loaded in known.versions.values()] if known else []
         return [one for one in found if one is not None]
-
-    def _of(self, model: str) -> Scalable | None:
-        known = self._models.get(model)
-        return scalable(known.latest.backend) if known and known.latest else None
 
 
 def _within(scaling: ScalingConfig, nodes: int | None) -> int:

@@ -64,6 +64,8 @@ class Begin(Order, frozen=True):
     roots: tuple[Path, ...]
     secret: bytes = b""
     """Of the passes that the supervisor makes."""
+    pools: Path | None = None
+    """Where the process takes connections that has the workers of all."""
 
 
 class Listen(Order, frozen=True):
@@ -123,7 +125,27 @@ class Share(Order, frozen=True):
     parts: dict[str, float]
 
 
-Orders = Begin | Listen | Prepare | Commit | Discard | Settle | Report | Ping | Leave | Share
+class AskDemands(Order, frozen=True):
+    """Say what is asked of your services."""
+
+
+Orders = Begin | Listen | Prepare | Commit | Discard | Settle | Report | Ping | Leave | Share | AskDemands
+
+
+# ...and says to the process that has the workers of all...
+
+
+class SetNodes(Order, frozen=True):
+    """Have so many workers of these models."""
+
+    nodes: dict[str, int]
+
+
+class AskNodes(Order, frozen=True):
+    """Say how the models' workers stand."""
+
+
+PoolOrders = SetNodes | AskNodes | Ping | Leave
 
 
 def listed(tallies: Tallies) -> tuple[tuple[str, str, Tally], ...]:
@@ -168,6 +190,37 @@ class Standing(Struct, frozen=True):
     shadows: Mapping[str, ShadowReport] = {}
     banner: tuple[str, ...] = ()
     requests: tuple[AccessLine, ...] = ()
+
+
+class Demand(Struct, frozen=True):
+    """What is asked of a service in one process."""
+
+    service: str
+    running: int
+    waiting: int
+    requests: int
+    """Answered since the start, in so many seconds together."""
+    seconds: float
+
+
+class Demands(Struct, frozen=True):
+    """What is asked of all of them."""
+
+    services: tuple[Demand, ...]
+
+
+class NodesTold(Struct, frozen=True):
+    """How the nodes of a model stand, as `Measured` has it."""
+
+    nodes: tuple[int, int]
+    process_bytes: int
+    cpu_seconds: float
+
+
+class Standings(Struct, frozen=True):
+    """How the nodes of all models stand that have any."""
+
+    models: dict[str, NodesTold]
 
 
 class Page(Struct, frozen=True):

@@ -30,7 +30,7 @@ from gateway.listener import Listener
 from gateway.loads import Load
 from gateway.model_control import ModelControl
 from gateway.models import Models
-from gateway.nodes import Nodes
+from gateway.nodes import Nodes, OwnWorkers
 from gateway.observe import Observer
 from gateway.passes import Entrance, Passes, entrance
 from gateway.paths import pages_of
@@ -128,7 +128,7 @@ class Assembly:
             self.bounds.bodies,
             pages_of(config.gateway),
         )
-        self.nodes = Nodes(self.models, self._busy, self.observer.series, self.observer.variants.tallies)
+        self.nodes = Nodes(OwnWorkers(self.models), self.busy, self.observer.series, self.observer.variants.tallies)
         self.nodes.adopt(config.services)
         self.rpc: Rpc | None = None
         if config.gateway.grpc_port:
@@ -168,7 +168,8 @@ class Assembly:
         self.observer.variants.keep(canaried)
         self.observer.shadows.keep(canaried)
 
-    def _busy(self, service: str) -> tuple[int, int]:
+    def busy(self, service: str) -> tuple[int, int]:
+        """Requests of a service that run, and that wait."""
         gate = self.bounds.limits.gate(service)
         return gate.running, len(gate.waiting)
 

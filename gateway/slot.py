@@ -1,4 +1,4 @@
-"""A front process and its slot: the socket that outlives it, and what leads to it."""
+"""A process under the supervisor, and a front process's slot: the socket that outlives it, and what leads to it."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ Other = TypeVar("Other", bound=Struct)
 
 
 class Member:
-    """One front process, seen from the supervisor."""
+    """One process, seen from the supervisor."""
 
     def __init__(self, process: asyncio.subprocess.Process, channel: Channel[orders.Wishes]) -> None:
         self._process = process
@@ -93,6 +93,33 @@ class Member:
                 return
 
 
+async def launch(
+    program: str, sock: socket.socket, handle: Callable[[Member, orders.Wishes], Awaitable[Struct]]
+) -> Member:
+    """A new process of the program on the socket, which begins with nothing; `handle` answers what it asks."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    member: list[Member] = []
+
+    async def answer(wish: orders.Wishes) -> Struct:
+        return await handle(member[0], wish)
+
+    try:
+        numbers = (theirs.fileno(), sock.fileno())
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", program, *map(str, numbers)),
+            stdin=asyncio.subprocess.DEVNULL,
+            pass_fds=numbers,
+        )
+    except BaseException:
+        ours.close()
+        raise
+    finally:
+        theirs.close()
+    member.append(Member(process, Channel(ours, orders.Wishes, answer)))
+    return member[0]
+
+
 class Slot:
     """One of the sockets on the port, and who listens on it."""
 
@@ -105,27 +132,7 @@ class Slot:
 
     async def launch(self, handle: Callable[[Member, orders.Wishes], Awaitable[Struct]]) -> Member:
         """A new process on the socket, which begins with nothing; `handle` answers what it asks."""
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
-        member: list[Member] = []
-
-        async def answer(wish: orders.Wishes) -> Struct:
-            return await handle(member[0], wish)
-
-        try:
-            numbers = (theirs.fileno(), self.sock.fileno())
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-m", "gateway.front", *map(str, numbers)),
-                stdin=asyncio.subprocess.DEVNULL,
-                pass_fds=numbers,
-            )
-        except BaseException:
-            ours.close()
-            raise
-        finally:
-            theirs.close()
-        member.append(Member(process, Channel(ours, orders.Wishes, answer)))
-        return member[0]
+        return await launch("gateway.front", self.sock, handle)
 
     def pause_after(self, member: Member | None) -> float:
         """Seconds before the next process: longer each time that one ends soon."""

@@ -21,12 +21,14 @@ from gateway.channel import ChannelClosed
 from gateway.config import Config, ConfigError, ServiceConfig
 from gateway.differences import added
 from gateway.fleet import DRAIN_NOTICE_SECONDS, Controls, FleetSummary, ProcessSummary
+from gateway.fleetnodes import FleetNodes
 from gateway.leading import lead
 from gateway.loads import Load
 from gateway.orders import Done, Family, Page, Standing
 from gateway.pages import METRICS, told
 from gateway.parts import SLICE_SECONDS, Parts
 from gateway.passes import Entrance, Passes, entrance
+from gateway.poolkeeper import PoolKeeper
 from gateway.rereading import Adopt
 from gateway.slot import Member, Slot, ending
 from gateway.variants import Tallies, Tally
@@ -65,6 +67,8 @@ class Supervisor:
         self._slots = [Slot(number, sock) for number, sock in enumerate(socks)]
         self._changes = Changes()
         self._passes = Passes()
+        self._pools = PoolKeeper(lambda: self._config.gateway.hang_seconds)
+        self._nodes = FleetNodes(self._pools)
         self._parts: Parts[Member] = Parts()
         self._all: set[Member] = set()
         """Every process that has not ended."""
@@ -85,6 +89,7 @@ class Supervisor:
     async def apply(self, services: Mapping[str, ServiceConfig]) -> None:
         """Serve these from now on, in every process or in none. Raises ConfigError."""
         await self._changes.services(services)
+        self._nodes.adopt(services)
 
     async def describe(self) -> FleetSummary:
         """How it stands."""
@@ -117,11 +122,12 @@ class Supervisor:
         return sorted(lines, key=lambda line: line.time)[-AccessLog.LATEST :]
 
     async def loads(self) -> Mapping[str, Load]:
-        """Of none: where each process has workers of its own, their number is fixed."""
-        return {}
+        """How much the deployments have to do whose load decides how many nodes they have."""
+        return await self._nodes.loads(list(self._all), await self.variants())
 
     async def scale(self, deployment: str, nodes: int) -> None:
-        """Nothing follows, as `loads` tells of none."""
+        """So many nodes for that deployment from now on."""
+        self._nodes.scale(deployment, nodes)
 
     def entrance(self) -> Entrance:
         """Where its services are called, and what opens them for those who have signed in."""
@@ -147,12 +153,15 @@ class Supervisor:
         if self._config.models_control.enabled:
             text = "models are loaded by call in one process only; set gateway.workers to 1"
             raise ConfigError(f"models_control.enabled: {text}")
+        self._nodes.adopt(self._config.services)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop)
         loop.add_signal_handler(signal.SIGHUP, self._hang_up)
         try:
+            self._pools.open()
             async with self._tasks:
+                self._begin(self._pools.run())
                 self._begin(self._lead(started))
                 self._begin(self._deal())
                 leading, self._adopt = lead(self, self._config, controls, admin)
@@ -197,6 +206,7 @@ class Supervisor:
     def _end_all(self) -> None:
         for member in self._all:
             member.kill()
+        self._pools.close()
 
     # Processes come...
 
@@ -220,7 +230,9 @@ class Supervisor:
         member.watching = watching = self._tasks.create_task(self._watch(slot, member))
         try:
             begun = await member.ask(
-                orders.Begin(self._config, self._base, self._roots, self._passes.secret), Done, BEGIN_SECONDS
+                orders.Begin(self._config, self._base, self._roots, self._passes.secret, self._pools.address),
+                Done,
+                BEGIN_SECONDS,
             )
             if begun.problem:
                 if not self._started:
@@ -284,7 +296,9 @@ class Supervisor:
         watching = [member.watching for member in self._all if member.watching is not None]
         if watching and (await asyncio.wait(watching, timeout=seconds))[1]:
             log.error("%d processes did not leave in time", len(self._all))
-            self._end_all()
+            for member in self._all:
+                member.kill()
+        await self._pools.leave()
         for task in self._background:
             task.cancel()
 
@@ -343,7 +357,9 @@ class Supervisor:
         serving.add_metric([], len(self._changes.members))
         restarts = CounterMetricFamily("tensorgate_process_restarts", "Front processes replaced after they had ended")
         restarts.add_metric([], sum(slot.restarts for slot in self._slots))
-        return families_of([serving, restarts])
+        pools = CounterMetricFamily("tensorgate_pool_process_restarts", "Processes with the workers replaced likewise")
+        pools.add_metric([], self._pools.restarts)
+        return families_of([serving, restarts, pools])
 
 
 def _add(tallies: dict[tuple[str, str], Tally], member: Member) -> None:

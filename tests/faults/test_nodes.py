@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import httpx
+import pytest
 from admin import Admin
 from live import LiveGateway, becomes, gateway
 
@@ -36,13 +37,16 @@ down = { max_nodes = 1 }
 """
 
 
-def put(folder: Path) -> Path:
+WORKERS = pytest.mark.parametrize("workers", [1, 2])
+
+
+def put(folder: Path, workers: int = 1, config: str = CONFIG) -> Path:
     """The configuration, beside a class that takes its time."""
     version = folder / "models" / "slow" / "1"
     version.mkdir(parents=True)
     (version / "slow.py").write_text(CLASS)
     (version.parent / "model.toml").write_text('backend = "pyclass"\n[pyclass]\nentry = "slow:slow"\n')
-    (folder / "gateway.toml").write_text(CONFIG)
+    (folder / "gateway.toml").write_text(config.replace("[gateway]", f"[gateway]\nworkers = {workers}"))
     return folder / "gateway.toml"
 
 
@@ -69,9 +73,10 @@ def press(live: LiveGateway, processes: int) -> list[tuple[int, int]]:
     return seen
 
 
-def test_nodes_follow_the_load(tmp_path: Path) -> None:
+@WORKERS
+def test_nodes_follow_the_load(tmp_path: Path, workers: int) -> None:
     """Up step by step while requests wait, down after the window, and nobody notices."""
-    with gateway(put(tmp_path)) as live:
+    with gateway(put(tmp_path, workers)) as live:
         seen = press(live, 3)
         assert {200} == {status for status, _ in seen}
         assert len({pid for _, pid in seen}) == 3
@@ -88,13 +93,14 @@ def test_nodes_follow_the_load(tmp_path: Path) -> None:
         assert becomes(lambda: not any(Path(f"/proc/{pid}").exists() for pid in gone), 5.0)
 
 
-def test_a_canary_has_a_rule_of_its_own(tmp_path: Path) -> None:
+@WORKERS
+def test_a_canary_has_a_rule_of_its_own(tmp_path: Path, workers: int) -> None:
     """Its load scales it, not the service; when it takes over it has the nodes that it had."""
-    config = put(tmp_path)
-    shutil.copytree(tmp_path / "models" / "slow", tmp_path / "models" / "other")
     rule = "{ min = 1, max = 3, window_seconds = 60, expectations = [{ metric = 'concurrency', value = 2 }] }"
     patient = CONFIG.replace("window_seconds = 2", "window_seconds = 60")
-    config.write_text(patient + f'[services.slow.canary]\nmodel = "other"\nweight = 100\nscaling = {rule}\n')
+    canary = f'[services.slow.canary]\nmodel = "other"\nweight = 100\nscaling = {rule}\n'
+    config = put(tmp_path, workers, patient + canary)
+    shutil.copytree(tmp_path / "models" / "slow", tmp_path / "models" / "other")
     with gateway(config) as live:
         admin = Admin(live)
         assert {200} == {status for status, _ in press(live, 3)}
