@@ -2,10 +2,11 @@
 
 import asyncio
 from collections import deque
+from time import perf_counter
 
 from backends._frames import PARTS_AT_ONCE, Buffer
 from backends._worker import Worker
-from gateway.types import InferenceResponse
+from gateway.types import InferenceResponse, Lap, laps
 
 
 class Job:
@@ -21,6 +22,10 @@ class Job:
         self.worker: Worker | None = None
         self.over = False
         """The caller has the answer, or has left."""
+        self._made = perf_counter()
+        self.sent = 0.0
+        self._ran: tuple[float, float, int] | None = None
+        """When the worker began and ended, and its process."""
         self.timer: asyncio.TimerHandle | None = None
         self.answer: asyncio.Future[InferenceResponse] = asyncio.get_running_loop().create_future()
 
@@ -28,6 +33,20 @@ class Job:
     def begun(self) -> bool:
         """Whether a part of the answer is on its way, so that the call cannot be made again."""
         return False
+
+    def note_run(self, worker: Worker, in_turn: bool) -> None:
+        """The worker has answered. One that takes its calls in turn had to answer the one before first."""
+        now = perf_counter()
+        self._ran = (max(self.sent, worker.answered_at) if in_turn else self.sent, now, worker.pid)
+        worker.answered_at = now
+
+    def tell_laps(self) -> None:
+        """Say where the time went, if the request is traced."""
+        kept = laps.get()
+        if kept is not None and self._ran is not None:
+            start, end, pid = self._ran
+            kept.append(Lap("worker.wait", self._made, start))
+            kept.append(Lap("worker.run", start, end, {"process.pid": pid}))
 
     def part(self, response: InferenceResponse) -> None:
         """A part has come, unasked for."""

@@ -9,7 +9,7 @@ import itertools
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine
-from time import monotonic
+from time import monotonic, perf_counter
 from typing import Any
 
 from backends._calls import RETRY_AFTER_SECONDS, backoff, failure_of, loss_of, refusal_of, request_frame, response_of
@@ -169,7 +169,7 @@ class Pool:
         """Give waiting calls to workers that have time for them."""
         while self._waiting and (worker := self._free()) is not None:
             job = self._waiting.popleft()
-            job.worker = worker
+            job.worker, job.sent = worker, perf_counter()
             self._ready[worker][job.number] = job
             worker.send(job.frame)
 
@@ -188,6 +188,7 @@ class Pool:
 
     def _leave(self, job: Job) -> None:
         """The caller has the answer, or will not wait for it."""
+        job.tell_laps()
         if not job.over:
             job.over = True
             self._take_back(job)
@@ -266,6 +267,7 @@ class Pool:
         # NOTE: what is no answer must be found out while the call is still the worker's, or nobody would answer it.
         answer = response_of(frame) if frame.kind == END else failure_of(frame.header)
         del jobs[job.number]
+        job.note_run(worker, in_turn=not self._settings.at_once)
         job.worker = None
         if job.timer is not None:
             job.timer.cancel()

@@ -51,6 +51,8 @@ class Worker(asyncio.BufferedProtocol):
         """Done once the process, or its connection, is gone."""
         self.verdict = ""
         """Why the gateway ended it, if it did."""
+        self.answered_at = 0.0
+        """When it answered last, as `time.perf_counter` has it."""
         self._launch = launch
         self._on_frame = on_frame
         self._reader = Reader()
@@ -58,8 +60,8 @@ class Worker(asyncio.BufferedProtocol):
         self._outgoing: list[Buffer] = []
         self._process: subprocess.Popen[bytes] | None = None
         """None before its start, and once it has been waited for."""
-        self._pid = 0
-        self._pidfd = -1
+        self.pid = 0
+        self.pidfd = -1
         self._output: Output | None = None
 
     async def start(self) -> None:
@@ -70,8 +72,8 @@ class Worker(asyncio.BufferedProtocol):
         loop = asyncio.get_running_loop()
         with contextlib.suppress(OSError, AttributeError):
             # The connection alone would not tell of an end that leaves children of the process behind.
-            self._pidfd = os.pidfd_open(self._pid)
-            loop.add_reader(self._pidfd, self._exited)
+            self.pidfd = os.pidfd_open(self.pid)
+            loop.add_reader(self.pidfd, self._exited)
         await loop.create_unix_connection(lambda: self, sock=ours)
         self.send(pack(START, self._launch.start))
 
@@ -119,7 +121,7 @@ class Worker(asyncio.BufferedProtocol):
         if self._process is None:
             return 0
         try:
-            return int(Path(f"/proc/{self._pid}/statm").read_text("ascii").split()[1]) * PAGE
+            return int(Path(f"/proc/{self.pid}/statm").read_text("ascii").split()[1]) * PAGE
         except (OSError, IndexError, ValueError):
             return 0
 
@@ -128,7 +130,7 @@ class Worker(asyncio.BufferedProtocol):
         if self._process is None:
             return 0.0
         try:
-            fields = Path(f"/proc/{self._pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+            fields = Path(f"/proc/{self.pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
             return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS
         except (OSError, IndexError, ValueError):
             return 0.0
@@ -187,7 +189,7 @@ class Worker(asyncio.BufferedProtocol):
             ours.close()
             os.close(output)
             raise
-        self._pid = self._process.pid
+        self.pid = self._process.pid
         return ours, output
 
     def _exited(self) -> None:
@@ -201,10 +203,10 @@ class Worker(asyncio.BufferedProtocol):
             self.ended.set_result(None)
 
     def _forget(self) -> None:
-        if self._pidfd >= 0:
-            asyncio.get_running_loop().remove_reader(self._pidfd)
-            os.close(self._pidfd)
-            self._pidfd = -1
+        if self.pidfd >= 0:
+            asyncio.get_running_loop().remove_reader(self.pidfd)
+            os.close(self.pidfd)
+            self.pidfd = -1
 
     async def _exits(self, seconds: float) -> bool:
         until = asyncio.get_running_loop().time() + seconds
@@ -216,14 +218,14 @@ class Worker(asyncio.BufferedProtocol):
 
     def _is_over(self) -> bool:
         try:
-            return os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
         except ChildProcessError:
             return True
 
     def _signal(self, number: int) -> None:
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._pid, number)
+                os.killpg(self.pid, number)
 
 
 async def closed(worker: Worker) -> str:

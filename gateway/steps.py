@@ -13,13 +13,6 @@ from typing import Any, Protocol, TypeVar
 R = TypeVar("R")
 
 
-class Cancellable(Protocol):
-    """What is under way: a task, or a coroutine that waits for its turn."""
-
-    def cancel(self, msg: Any = None) -> bool:
-        """End it."""
-
-
 class UnderWay(Protocol):
     """Where it is noted, as in a set."""
 

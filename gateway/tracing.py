@@ -18,8 +18,8 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from gateway import __version__
 from gateway.observeconfig import TelemetryConfig
-from gateway.trace import STAGES, Trace
-from gateway.types import Call, trace_headers
+from gateway.trace import RUN, STAGES, Trace
+from gateway.types import Call, Lap, laps, trace_headers
 
 _PROPAGATED = ("traceparent", "tracestate")
 _SEND_SECONDS = 5.0
@@ -47,7 +47,10 @@ class Spans:
         started = time_ns() - int(trace.elapsed() * 1e9)
         context = self._propagator.extract(carrier)
         span = self._tracer.start_span(trace.method, context, SpanKind.SERVER, start_time=started)
-        trace.span = (span, started)
+        kept: list[Lap] = []
+        trace.span = (span, started, kept)
+        if span.is_recording():
+            laps.set(kept)
         told: dict[str, str] = {}
         self._propagator.inject(told, set_span_in_context(span))
         trace_headers.set(tuple(told.items()))
@@ -56,16 +59,23 @@ class Spans:
         """The request is over."""
         if not isinstance(trace.span, tuple):
             return
-        span, started = trace.span
+        span, started, kept = trace.span
         if not span.is_recording():
             return
 
         def at(moment: float) -> int:
             return int(started + (moment - trace.started) * 1e9)
 
-        parent = set_span_in_context(span)
+        parent = within = set_span_in_context(span)
         for stage, start, end in trace.stages():
-            self._tracer.start_span(STAGES[stage], parent, start_time=at(start)).end(at(end))
+            below = self._tracer.start_span(STAGES[stage], parent, start_time=at(start))
+            below.end(at(end))
+            if stage == RUN:
+                within = set_span_in_context(below)
+        for lap in kept:
+            attributes = dict(lap.attributes)
+            below = self._tracer.start_span(lap.name, within, attributes=attributes, start_time=at(lap.start))
+            below.end(at(lap.end))
         _describe(span, trace)
         span.end(at(trace.started + trace.seconds))
 

@@ -24,6 +24,20 @@ DEFAULT_SIGNATURE = "serving_default"
 trace_headers: ContextVar[tuple[tuple[str, str], ...]] = ContextVar("trace_headers", default=())
 """Of a request that is traced, W3C's traceparent and tracestate: for servers that are asked on its behalf."""
 
+
+class Lap(Struct, frozen=True):
+    """What a backend did for a request, from one moment to another."""
+
+    name: str
+    start: float
+    """As `time.perf_counter` has it, which is one clock for all processes of a machine."""
+    end: float
+    attributes: Mapping[str, str | int] = {}
+
+
+laps: ContextVar[list[Lap] | None] = ContextVar("laps", default=None)
+"""Of a request that is traced: what its backend tells of itself."""
+
 INT64_MAX = (1 << 63) - 1
 """The greatest version that a model can have."""
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 from collector import Collector
 from live import LiveGateway, becomes, gateway, put_echo
@@ -140,6 +141,19 @@ def test_what_a_class_measures_is_scraped(live: LiveGateway) -> None:
     assert live.metric("looked_seconds_count", service="counting") == 2
     assert live.metric("looked_seconds_bucket", service="counting", le="0.01") == 0
     assert live.metric("tensorgate_user_metrics_dropped_total") == 0
+
+
+def test_what_a_worker_does_is_below_the_run(live: LiveGateway, collector: Collector) -> None:
+    """The wait for a worker, and the worker's own run with its process, within the request."""
+    traced = "c" * 32
+    assert ask(live, "counting", traceparent=f"00-{traced}-{PARENT}-01").status_code == 200
+    spans = collector.trace(traced, 1 + len(STAGES) + 2)
+    run, wait, work = (spans[name] for name in ("run", "worker.wait", "worker.run"))
+    assert {wait.parent_span_id, work.parent_span_id} == {run.span_id}
+    assert run.start_time_unix_nano <= wait.start_time_unix_nano <= wait.end_time_unix_nano
+    assert wait.end_time_unix_nano == work.start_time_unix_nano < work.end_time_unix_nano <= run.end_time_unix_nano
+    (pid,) = (one.value.int_value for one in work.attributes if one.key == "process.pid")
+    assert psutil.Process(pid).ppid() == live.process.pid
 
 
 def test_payloads_hold_no_secrets(live: LiveGateway, root: Path) -> None:
