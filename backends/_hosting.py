@@ -32,7 +32,7 @@ from backends._frames import (
 )
 from gateway.errors import GatewayError, InferenceFailed, OutOfMemory
 from gateway.interfaces import Backend, BackendStatus
-from gateway.types import InferenceRequest
+from gateway.types import InferenceRequest, laps
 
 PR_SET_PDEATHSIG = 1
 CLOSE_SECONDS = 1.0
@@ -148,6 +148,8 @@ class Host(asyncio.BufferedProtocol):
             self._send(ERROR, {"id": 0, **told(_own(error))})
 
     async def _answer(self, number: int, frame: Frame) -> None:
+        if frame.header.get("laps"):
+            laps.set([])
         try:
             assert self._backend is not None
             request = _request(frame)
@@ -158,7 +160,7 @@ class Host(asyncio.BufferedProtocol):
                 self.tell_status()
                 self._reply(END, number, response.parameters, response.outputs)
         except Exception as error:
-            self._send(ERROR, {"id": number, **told(_own(error))})
+            self._send(ERROR, {"id": number, **told(_own(error)), **_laps()})
 
     async def _flow(self, number: int, backend: Backend, request: InferenceRequest) -> None:
         """An answer in parts, as fast as they are taken."""
@@ -176,7 +178,7 @@ class Host(asyncio.BufferedProtocol):
 
     def _reply(self, kind: int, number: int, parameters: Any, outputs: Tensors) -> None:
         try:
-            self._send(kind, {"id": number, "parameters": dict(parameters)}, outputs)
+            self._send(kind, {"id": number, "parameters": dict(parameters), **_laps()}, outputs)
         except (TypeError, ValueError) as error:
             raise InferenceFailed(f"the answer cannot be handed on: {error}") from None
 
@@ -198,6 +200,12 @@ def _request(frame: Frame) -> InferenceRequest:
         id=header["name"],
         stream=header["stream"],
     )
+
+
+def _laps() -> dict[str, Any]:
+    """What the backend has told of itself, if it was to."""
+    kept = laps.get()
+    return {"laps": msgspec.to_builtins(kept)} if kept else {}
 
 
 def _own(error: Exception) -> GatewayError:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from time import perf_counter
 
 from backends._frames import PARTS_AT_ONCE, Buffer
@@ -26,6 +27,8 @@ class Job:
         self.sent = 0.0
         self._ran: tuple[float, float, int] | None = None
         """When the worker began and ended, and its process."""
+        self.laps: Sequence[Lap] = ()
+        """What another process tells that has the worker."""
         self.timer: asyncio.TimerHandle | None = None
         self.answer: asyncio.Future[InferenceResponse] = asyncio.get_running_loop().create_future()
 
@@ -43,7 +46,10 @@ class Job:
     def tell_laps(self) -> None:
         """Say where the time went, if the request is traced."""
         kept = laps.get()
-        if kept is not None and self._ran is not None:
+        if kept is None:
+            return
+        kept.extend(self.laps)
+        if self._ran is not None:
             start, end, pid = self._ran
             kept.append(Lap("worker.wait", self._made, start))
             kept.append(Lap("worker.run", start, end, {"process.pid": pid}))

@@ -5,11 +5,13 @@ import logging
 from collections.abc import Callable
 from typing import Any, cast
 
+import msgspec
+
 from backends._calls import RETRY_AFTER_SECONDS, failure_of, refusal_of, response_of
 from backends._frames import CANCEL, END, PART, READY, STATUS, Buffer, Frame, Reader, pack
 from backends._jobs import Job
 from gateway.errors import NotReady
-from gateway.types import InferenceResponse
+from gateway.types import InferenceResponse, Lap
 
 LOST = "the process that has the models' workers has ended; it is being restarted, the request may be repeated"
 
@@ -90,6 +92,7 @@ class Line(asyncio.BufferedProtocol):
             if frame.kind == PART:
                 job.part(response_of(frame))
                 return
+            job.laps = msgspec.convert(frame.header.get("laps", ()), tuple[Lap, ...])
             answer: InferenceResponse | Exception
             answer = response_of(frame) if frame.kind == END else failure_of(frame.header)
             del self._jobs[job.number]

@@ -22,7 +22,7 @@ from backends._line import LOST, Line
 from backends._reception import receive
 from gateway.errors import GatewayError, LoadFailed, NotReady
 from gateway.interfaces import Backend, BackendStatus, Upstream
-from gateway.types import InferenceRequest, InferenceResponse, ModelMetadata
+from gateway.types import InferenceRequest, InferenceResponse, ModelMetadata, laps
 
 __all__ = ["Config", "join", "receive"]
 
@@ -87,6 +87,7 @@ class HostedBackend:
             return await job.answer
         finally:
             line.leave(job)
+            job.tell_laps()
 
     async def stream(self, request: InferenceRequest) -> AsyncIterator[InferenceResponse]:
         """The backend's parts."""
@@ -100,6 +101,7 @@ class HostedBackend:
                 yield part
         finally:
             line.leave(job)
+            job.tell_laps()
 
     async def close(self) -> None:
         """Let go of it; the workers end once nobody has it any more."""
@@ -174,4 +176,5 @@ def _header(request: InferenceRequest) -> dict[str, Any]:
         "parameters": dict(request.parameters),
         "deadline": request.deadline,  # the monotonic clock is the machine's
         "name": request.id,
+        "laps": laps.get() is not None,
     }

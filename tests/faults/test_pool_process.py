@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import psutil
 import pytest
+from collector import Collector
 from live import LiveGateway, becomes, gateway, put_echo
 
 CLASS = """
@@ -240,3 +241,21 @@ def test_a_gateway_without_such_models_has_no_such_process(tmp_path: Path) -> No
     with gateway("--models", tmp_path / "models", "--workers", "2") as live:
         assert own(live, name="echo").status_code == 200
         assert below(live, "gateway.pools") == []
+
+
+def test_traces_show_the_worker_behind_two_processes(tmp_path: Path) -> None:
+    """Its wait and its run are below the request's, as if the front process had it itself."""
+    put_class(tmp_path / "models" / "own")
+    traced, parent = "d" * 32, "00f067aa0ba902b7"
+    with Collector() as collector:
+        telemetry = f'[telemetry]\nendpoint = "{collector.url}"\nsample = 0.0\n'
+        (tmp_path / "gateway.toml").write_text(CONFIG.partition("[services.own]")[0] + telemetry)
+        with gateway(tmp_path / "gateway.toml") as live:
+            headers = {"traceparent": f"00-{traced}-{parent}-01"}
+            reply = httpx.post(live.url + PREDICT.format("own"), json={"instances": [1.0]}, headers=headers)
+            spans = collector.trace(traced, 8)
+    run, wait, work = (spans[name] for name in ("run", "worker.wait", "worker.run"))
+    assert {wait.parent_span_id, work.parent_span_id} == {run.span_id}
+    assert run.start_time_unix_nano < wait.start_time_unix_nano < work.end_time_unix_nano < run.end_time_unix_nano
+    (pid,) = (one.value.int_value for one in work.attributes if one.key == "process.pid")
+    assert reply.json() == {"predictions": [[pid]]}
