@@ -27,8 +27,8 @@ LEAVE_SECONDS = 5.0
 """Then it is ended."""
 MOST_TRIES = 3
 """How often it may end before it has ever obeyed."""
-MOST_ADDRESS = 107
-"""Bytes that a Unix socket's name may have."""
+PLACES = (None, "/tmp", "/dev/shm")
+"""Where the socket's folder may lie: where TMPDIR says, or where something can often be written that is no disk."""
 WAITING = 1024
 """Connections that the kernel keeps while there is no such process."""
 
@@ -54,15 +54,23 @@ class PoolKeeper:
         return Path(self._folder) / "pools"
 
     def open(self) -> None:
-        """Make the socket, in a folder that nobody else may look into. Raises OSError."""
-        self._folder = tempfile.mkdtemp(prefix="tensorgate-")
-        if len(os.fsencode(self.address)) > MOST_ADDRESS:
-            os.rmdir(self._folder)
-            self._folder = tempfile.mkdtemp(prefix="tensorgate-", dir="/tmp")
-        self._sock = socket.socket(socket.AF_UNIX)
-        self._sock.setblocking(False)
-        self._sock.bind(str(self.address))
-        self._sock.listen(WAITING)
+        """Make the socket, in a folder that nobody else may look into. Raises ConfigError if there can be none."""
+        problem: OSError | None = None
+        for place in PLACES:
+            try:
+                self._folder = tempfile.mkdtemp(prefix="tensorgate-", dir=place)
+            except OSError as error:
+                problem = error
+                continue
+            try:
+                self._sock = _listening(self.address)
+            except OSError as error:  # a name may be too long for a socket
+                problem = error
+                os.rmdir(self._folder)
+            else:
+                return
+        reason = problem.strerror if problem is not None and problem.strerror else str(problem)
+        raise ConfigError(f"gateway.workers: more than one needs a folder for temporary files (TMPDIR): {reason}")
 
     def close(self) -> None:
         """End the process, and take the socket away."""
@@ -136,6 +144,18 @@ class PoolKeeper:
         finally:
             self._member = None
             member.kill()
+
+
+def _listening(address: Path) -> socket.socket:
+    sock = socket.socket(socket.AF_UNIX)
+    try:
+        sock.setblocking(False)
+        sock.bind(str(address))
+        sock.listen(WAITING)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
 
 
 async def _refuse(member: Member, wish: orders.Wishes) -> Struct:

@@ -116,9 +116,10 @@ def test_a_canary_has_a_rule_of_its_own(tmp_path: Path, workers: int) -> None:
         assert len({pid for _, pid in press(live, 3)}) == 3
 
 
-def test_a_service_s_environment_lies_over_the_package_s(tmp_path: Path) -> None:
+@WORKERS
+def test_a_service_s_environment_lies_over_the_package_s(tmp_path: Path, workers: int) -> None:
     """What the service says reaches the class; a node that is killed is replaced."""
-    with gateway(put(tmp_path)) as live:
+    with gateway(put(tmp_path, workers)) as live:
         pid, level = ask(live).json()["data"]["ndarray"][0]
         assert level == 7
         os.kill(int(pid), signal.SIGKILL)

@@ -222,6 +222,29 @@ def test_versions_come_and_go_with_their_workers(live: LiveGateway, tmp_path: Pa
     assert becomes(lambda: not second.is_running(), 10)
 
 
+def test_what_services_ask_of_their_models_holds_for_all_processes(live: LiveGateway, tmp_path: Path) -> None:
+    """Nodes are counted once, from the start and after a change; another environment brings other workers, once."""
+    config = tmp_path / "gateway.toml"
+
+    def adopt(nodes: int, environment: str) -> set[int]:
+        service = f'[services.own]\nnodes = {nodes}\nenvironment = {{ LEVEL = "{environment}" }}'
+        config.write_text(CONFIG.replace("[services.own]", service))
+        reloads = live.errors().count("every process is a new one")
+        live.process.send_signal(signal.SIGHUP)
+        assert becomes(lambda: live.errors().count("every process is a new one") > reloads, 20)
+        assert becomes(lambda: len(below(live, "_child.py")) == nodes, 10)
+        return {one.pid for one in below(live, "_child.py")}
+
+    two = adopt(2, "a")
+    three = adopt(3, "a")
+    assert two < three
+    pools(live).kill()
+    assert becomes(lambda: {one.pid for one in below(live, "_child.py")}.isdisjoint(three), 10)
+    assert becomes(lambda: len(below(live, "_child.py")) == 3, 10)
+    other = adopt(2, "b")
+    assert not other & (two | three)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_nothing_is_left_behind(live: LiveGateway, number: signal.Signals) -> None:
     """However the supervisor ends."""
@@ -259,3 +282,14 @@ def test_traces_show_the_worker_behind_two_processes(tmp_path: Path) -> None:
     assert run.start_time_unix_nano < wait.start_time_unix_nano < work.end_time_unix_nano < run.end_time_unix_nano
     (pid,) = (one.value.int_value for one in work.attributes if one.key == "process.pid")
     assert reply.json() == {"predictions": [[pid]]}
+
+
+def test_the_socket_needs_no_short_name_for_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a socket cannot lie, because names would be too long, it lies elsewhere."""
+    folder = tmp_path / ("long" * 20)
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    put_class(tmp_path / "models" / "own")
+    with gateway("--models", tmp_path / "models", "--workers", "2") as live:
+        assert own(live).status_code == 200
+        assert [path.name for path in folder.iterdir() if path.name.startswith("tensorgate-")] == []
