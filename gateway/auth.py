@@ -10,6 +10,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from gateway import keys, passes, sigv4
 from gateway.codechecks import CodeChecks
@@ -19,6 +20,8 @@ from gateway.grants import INFER, NOTHING, Grant, Opening, Openings
 from gateway.routing import Service
 from gateway.types import Call
 
+_OPENED = "opened"
+_NOTHING_LEARNED: Mapping[str, Any] = {}
 _CALLER_KEY = secrets.token_bytes(32)
 
 MOST_SALTS = 8
@@ -88,11 +91,26 @@ class Authenticator:
         """
         if not self._opened and not self.verifies and not self._slow and self._passes is None:
             return NOTHING
-        code = _credential(call)
-        if code is None and self.verifies and sigv4.is_signed(call):
-            return self._claimed(call)
-        found = self._found(code)
-        return NOTHING if found is None else found.grant(self._steady(), protocol, operation)
+        found = self._learned(call)
+        if found is None:
+            code = _credential(call)
+            if code is None and self.verifies and sigv4.is_signed(call):
+                return self._claimed(call)
+            found = self._found(code)
+            if found is None:
+                return NOTHING
+            self._learn(call, code, found)
+        return found.grant(self._steady(), protocol, operation)
+
+    def _learned(self, call: Call) -> Openings | None:
+        """What this one has found the call's key to open, if the same head has come before."""
+        # PERF: 4 us of 56, for a client that keeps its connection.
+        who, found = (call.learned or _NOTHING_LEARNED).get(_OPENED, (None, None))
+        return found if who is self else None
+
+    def _learn(self, call: Call, code: str | None, found: Openings) -> None:
+        if call.learned is not None and code is not None and not code.startswith(passes.PREFIX):
+            call.learned[_OPENED] = (self, found)
 
     async def grant(self, call: Call, services: Sequence[Service], peer: str, protocol: str, operation: str) -> Grant:
         """As `opened`, where the key may also be a slow one of those services that was never used before.

@@ -45,7 +45,10 @@ class Route(Struct, frozen=True):
 
     def call(self, head: Call, body: bytes, id: str) -> Call:
         """What the adapter sees of the call with that head and body."""
-        return Call(head.method, self.path, self.params, head.query, head.headers, body, id, head.deadline, head.fields)
+        return Call(
+            head.method, self.path, self.params, head.query, head.headers, body, id,
+            head.deadline, head.fields, head.learned,
+        )  # fmt: skip
 
 
 class _Entry(Struct, frozen=True):

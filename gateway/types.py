@@ -185,6 +185,8 @@ class Call(Struct, frozen=True):
     """When the caller stops waiting, as far as its protocol tells; on the monotonic clock, seconds."""
     fields: Mapping[bytes, bytes] | None = None
     """The first header of each name, where whoever read them made note of it."""
+    learned: dict[str, Any] | None = None
+    """Of a head that comes again and again: what was found out about it, by whom it was."""
 
     def header(self, name: bytes) -> str | None:
         """The first header of that lower-case name."""

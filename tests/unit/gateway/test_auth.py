@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from gateway.auth import Authenticator
 from gateway.config import ConfigError, Secret, ServiceConfig
@@ -17,6 +18,11 @@ SERVICES = {
     "iris": ServiceConfig(app_auth=True, app_codes=("iris-code", "both-code")),
     "off": ServiceConfig(app_auth=False, app_codes=("off-code",)),
 }
+
+
+def again(sent: Call) -> Call:
+    """The same call on a connection whose head is known."""
+    return replace(sent, learned={})
 
 
 def service(name: str) -> Service:
@@ -143,3 +149,21 @@ def test_codes_that_could_let_nobody_in_are_refused(codes: tuple[str, ...] | Sec
 def test_no_code_is_kept_in_the_clear(authenticator: Authenticator) -> None:
     """Only digests stay in memory's structures."""
     assert "digits-code" not in repr(vars(authenticator))
+
+
+def test_a_head_that_comes_again_opens_what_it_did(authenticator: Authenticator) -> None:
+    """Without its key being looked at, but only for those who looked at it: keys that are gone open nothing any more."""
+    sent = again(call(authorization="APPCODE digits-code"))
+    assert authenticator.opened(sent).services == frozenset({"digits"})
+    unread = replace(sent, headers=[])
+    assert authenticator.opened(unread).services == frozenset({"digits"})
+    later = Authenticator({"digits": ServiceConfig(app_auth=True, app_codes=("another",))}, Path())
+    assert later.opened(sent) == NOTHING
+    assert later.opened(unread) == NOTHING
+
+
+def test_a_head_without_a_key_teaches_nothing(authenticator: Authenticator) -> None:
+    """Nor does one with a wrong key, which is counted each time."""
+    for sent in (again(call()), again(call(authorization="APPCODE wrong"))):
+        assert authenticator.opened(sent) == NOTHING
+        assert sent.learned == {}
