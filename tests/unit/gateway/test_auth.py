@@ -152,7 +152,7 @@ def test_no_code_is_kept_in_the_clear(authenticator: Authenticator) -> None:
 
 
 def test_a_head_that_comes_again_opens_what_it_did(authenticator: Authenticator) -> None:
-    """Without its key being looked at, but only for those who looked at it: keys that are gone open nothing any more."""
+    """Without another look at its key, for whoever has looked at it: a key that is gone opens nothing any more."""
     sent = again(call(authorization="APPCODE digits-code"))
     assert authenticator.opened(sent).services == frozenset({"digits"})
     unread = replace(sent, headers=[])
