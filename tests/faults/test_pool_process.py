@@ -191,6 +191,16 @@ def test_a_killed_worker_takes_only_the_call_that_it_was_busy_with(live: LiveGat
     assert {200} == {reply.status_code for reply in others}
 
 
+def test_a_deadline_ends_the_call_and_a_worker_that_goes_on(live: LiveGateway, tmp_path: Path) -> None:
+    """504 in time; a worker that does not come to an end is replaced, whoever asks next."""
+    (tmp_path / "hold").touch()
+    (worker,) = below(live, "_child.py")
+    url, headers = live.url + PREDICT.format("own"), {"X-Tensorgate-Deadline-Ms": "200"}
+    late = httpx.post(url, json={"instances": [9.0]}, headers=headers)
+    assert late.status_code == 504
+    assert worker.pid not in pids(live, 4)
+
+
 def test_a_killed_front_process_takes_none_of_the_workers(live: LiveGateway) -> None:
     """Its successor has the same ones."""
     before = below(live, "gateway.front")
