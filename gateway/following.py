@@ -119,6 +119,12 @@ class FollowingModels(Models):
             else:
                 self._publish(book)
 
+    async def watch(self, poll_seconds: float) -> None:
+        """Unload what has been idle for too long, again and again; nothing is looked for on the disk."""
+        while self.memory is not None:
+            await asyncio.sleep(poll_seconds)
+            self.memory.sweep()
+
     def discard(self, stage: Stage) -> None:
         """Let go of what was loaded for a change that is not made."""
         for name, version, _ in stage.failures:

@@ -62,7 +62,8 @@ class Front:
         await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
         if self._serving is not None and self._listen.is_set():
             asking = asyncio.create_task(self._ask_for_parts())
-            await self._serving.run()
+            assert self._assembly is not None
+            await self._serving.run(self._models.watch(self._assembly.config.gateway.poll_seconds))
             asking.cancel()
             await self._say_last_words()
         for task in (obeying, abandoned, *first):

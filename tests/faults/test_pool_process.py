@@ -294,6 +294,17 @@ def test_traces_show_the_worker_behind_two_processes(tmp_path: Path) -> None:
     assert reply.json() == {"predictions": [[pid]]}
 
 
+def test_workers_end_once_their_model_is_idle_in_every_process(tmp_path: Path) -> None:
+    """And are there again for the next request, in whichever process it comes."""
+    put_class(tmp_path / "models" / "own")
+    memory = 'workers = 2\nmodel_memory = "1 GiB"\nmodel_idle_seconds = 0.3'
+    (tmp_path / "gateway.toml").write_text(CONFIG.partition("[services.own]")[0].replace("workers = 2", memory))
+    with gateway(tmp_path / "gateway.toml") as live:
+        assert becomes(lambda: not below(live, "_child.py"), 10)
+        assert own(live).status_code == 200
+        assert becomes(lambda: not below(live, "_child.py"), 10)
+
+
 def test_the_socket_needs_no_short_name_for_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a socket cannot lie, because names would be too long, it lies elsewhere."""
     folder = tmp_path / ("long" * 20)
