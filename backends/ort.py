@@ -23,12 +23,17 @@ from backends._ports import OutputPort
 from backends._session import Config, OnnxRuntime, Session, Sessions, log, stoppable
 from backends._signatures import not_found
 from gateway.errors import GatewayError, InferenceFailed, LoadFailed, OutOfMemory
-from gateway.interfaces import Backend, BackendStatus, ModelSource
+from gateway.interfaces import Backend, BackendStatus, Device, ModelSource
 from gateway.types import InferenceRequest, InferenceResponse, ModelMetadata, Tensor
 
-__all__ = ["Config", "cuda_problem", "load"]
+__all__ = ["Config", "cuda_problem", "load", "shared"]
 
 PLATFORM = "onnxruntime_onnx"
+
+
+def shared(device: Device) -> bool:
+    """Whether many processes had better have a model once: on a GPU, whose memory each of them would fill."""
+    return device != "cpu" and cuda_problem() is None
 
 
 async def load(source: ModelSource, config: Config, sessions: Sessions | None = None) -> Backend:

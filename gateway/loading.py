@@ -99,7 +99,7 @@ async def load_version(
 async def _make(order: Order, config: ModelConfig, fingerprint: str, pools: Path | None) -> Backend:
     """The backend, wherever it runs. Raises GatewayErrors only, fit to be shown."""
     try:
-        in_workers = await asyncio.to_thread(_in_workers, order.source.name, config)
+        in_workers = await asyncio.to_thread(_in_workers, order.source, config, pools is not None)
         if pools is not None and (in_workers or await asyncio.to_thread(_has_processes, order)):
             backend = await _join(Hosted(order, in_workers, fingerprint), pools)
         else:
@@ -194,15 +194,17 @@ async def _open(order: Order) -> Backend:
         raise
 
 
-def _in_workers(model: str, config: ModelConfig) -> bool:
-    """Whether the gateway must put workers around the backend; imports, so it runs in a thread."""
-    where = f"{model}/{SETTINGS_FILE}"
-    has_own = config.placement != "auto" and getattr(_module(model, config.backend, "load"), "OWN_WORKERS", False)
+def _in_workers(source: ModelSource, config: ModelConfig, many: bool) -> bool:
+    """Whether the gateway must put workers around the backend, being one of `many` processes; imports: in a thread."""
+    where, auto = f"{source.name}/{SETTINGS_FILE}", config.placement == "auto"
+    module = _module(source.name, config.backend, "load") if many or not auto else None
+    has_own = not auto and getattr(module, "OWN_WORKERS", False)
+    shared = getattr(module, "shared", None) if many and auto else None
     if config.placement == "inline" and has_own:
         raise ConfigError(
             f'{where}: placement: {config.backend!r} runs in workers of its own, never inline; use "auto" or "pool"'
         )
-    in_workers = config.placement == "pool" and not has_own
+    in_workers = (shared is not None and shared(source.device)) or (config.placement == "pool" and not has_own)
     if POOL in config.plugins and not in_workers:
         hint = f"put its keys into [{config.backend}]" if has_own else 'it goes with placement = "pool"'
         raise ConfigError(f"{where}: pool: there is no pool around this model; {hint}")

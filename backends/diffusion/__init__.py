@@ -24,7 +24,7 @@ from backends.diffusion.layout import Parts, open_parts
 from backends.diffusion.schedulers import Name
 from backends.diffusion.settings import Bounds, Wish, wish_of
 from gateway.errors import DeadlineExceeded, GatewayError, InvalidTensor, LoadFailed, Overloaded
-from gateway.interfaces import Backend, BackendStatus, ModelSource
+from gateway.interfaces import Backend, BackendStatus, Device, ModelSource
 from gateway.types import (
     DEFAULT_SIGNATURE,
     InferenceRequest,
@@ -79,6 +79,11 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     threads: Annotated[int, Meta(ge=1, le=1024)] = 1
     """Threads that one run may use."""
     cuda_device: Annotated[int, Meta(ge=0, le=127)] = 0
+
+
+def shared(device: Device) -> bool:
+    """Many processes had better have a model once: its networks are large, and drawings take turns."""
+    return True
 
 
 async def load(source: ModelSource, config: Config) -> Backend:

@@ -12,6 +12,7 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from backends import _graph
+from backends._cuda import cuda_problem
 from backends._device import Opener
 from backends._failures import answer
 from backends._foldertexts import read_text
@@ -22,7 +23,7 @@ from backends._signatures import not_found
 from backends.embed.queue import Queue, Vectors
 from backends.embed.texts import TOKENS, Texts
 from gateway.errors import InvalidTensor, LoadFailed
-from gateway.interfaces import Backend, BackendStatus, ModelSource
+from gateway.interfaces import Backend, BackendStatus, Device, ModelSource
 from gateway.types import DEFAULT_SIGNATURE, InferenceRequest, InferenceResponse, ModelMetadata, Signature, TensorSpec
 
 PLATFORM = "onnxruntime_embed"
@@ -53,6 +54,11 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     """Texts of one request."""
     threads: Annotated[int, Meta(ge=1, le=1024)] = 1
     """Threads that one run may use."""
+
+
+def shared(device: Device) -> bool:
+    """Whether many processes had better have a model once: on a GPU, whose memory each of them would fill."""
+    return device != "cpu" and cuda_problem() is None
 
 
 async def load(source: ModelSource, config: Config) -> Backend:

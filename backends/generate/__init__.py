@@ -30,7 +30,7 @@ from backends.generate.settings import settings_of
 from backends.generate.tools import Family, family_of, shown_tokens
 from backends.generate.vocabulary import Vocabulary
 from gateway.errors import DeadlineExceeded, GatewayError, LoadFailed
-from gateway.interfaces import Backend, BackendStatus, ModelSource
+from gateway.interfaces import Backend, BackendStatus, Device, ModelSource
 from gateway.types import DEFAULT_SIGNATURE, InferenceRequest, InferenceResponse, ModelMetadata, Signature, TensorSpec
 
 CHAT = "chat"
@@ -60,6 +60,11 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     """How the model writes tool calls; auto tells it by the chat template."""
     defaults: dict[str, Any] = {}
     """Parameters for requests that do not give them."""
+
+
+def shared(device: Device) -> bool:
+    """Many processes had better have a model once: those who share its steps are answered sooner."""
+    return True
 
 
 async def load(source: ModelSource, config: Config) -> Backend:

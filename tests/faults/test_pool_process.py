@@ -62,6 +62,7 @@ poll_seconds = 0.1
 [services.web]
 type = "custom"
 """
+TINYCHAT = Path(__file__).resolve().parents[2] / "configs" / "models" / "tinychat"
 PREDICT = "/v1/models/{}:predict"
 
 
@@ -314,3 +315,21 @@ def test_the_socket_needs_no_short_name_for_temporary_files(tmp_path: Path, monk
     with gateway("--models", tmp_path / "models", "--workers", "2") as live:
         assert own(live).status_code == 200
         assert [path.name for path in folder.iterdir() if path.name.startswith("tensorgate-")] == []
+
+
+@pytest.mark.parametrize(("placement", "workers"), [("auto", 1), ("inline", 0)])
+def test_a_language_model_is_there_once(tmp_path: Path, placement: str, workers: int) -> None:
+    """In a worker that all processes ask, unless each is to have it; it streams as it does with one process."""
+    shutil.copytree(TINYCHAT, tmp_path / "models" / "tinychat")
+    settings = tmp_path / "models" / "tinychat" / "model.toml"
+    settings.write_text(f'placement = "{placement}"\n{settings.read_text()}')
+    (tmp_path / "gateway.toml").write_text(CONFIG.partition("[services.own]")[0])
+    body = {"model": "tinychat", "messages": [{"role": "user", "content": "Hi"}], "temperature": 0, "max_tokens": 8}
+    with gateway(tmp_path / "gateway.toml") as live:
+        assert len(below(live, "gateway.worker")) == workers
+        url = f"{live.url}/v1/chat/completions"
+        whole = [httpx.post(url, json=body).json()["choices"][0]["message"]["content"] for _ in range(6)]
+        streamed = httpx.post(url, json={**body, "stream": True}).text
+    assert len(set(whole)) == 1
+    assert "".join(re.findall(r'"content":"([^"]*)"', streamed)) == whole[0]
+    assert streamed.endswith("data: [DONE]\n\n")

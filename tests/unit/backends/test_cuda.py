@@ -6,7 +6,7 @@ from typing import Any
 import onnxruntime
 import pytest
 
-from backends import ort
+from backends import embed, ort
 from backends._cuda import CUDA_PROVIDER, find_clash, find_problem
 
 WITH_CUDA = (CUDA_PROVIDER, "CPUExecutionProvider")
@@ -95,3 +95,16 @@ def test_two_builds_of_one_package_are_noticed() -> None:
     assert clash == (
         "onnxruntime and onnxruntime-gpu are both installed and overwrite each other: uninstall both, then install one"
     )
+
+
+@pytest.mark.parametrize(
+    ("device", "problem", "expected"),
+    [("auto", None, True), ("cuda", None, True), ("cpu", None, False), ("auto", "no driver", False)],
+)
+@pytest.mark.parametrize("backend", [ort, embed], ids=["ort", "embed"])
+def test_a_model_on_the_gpu_is_there_once(
+    monkeypatch: pytest.MonkeyPatch, backend: Any, device: Any, problem: str | None, expected: bool
+) -> None:
+    """Each of many processes would fill the card's memory; the machine's own is theirs."""
+    monkeypatch.setattr(backend, "cuda_problem", lambda: problem)
+    assert backend.shared(device) is expected
