@@ -54,6 +54,8 @@ class Protocol(HttpToolsProtocol):
     _offers = False
     """Whether the request offers to upgrade; then the parser takes its head for the whole of it."""
     _upgrades = False
+    _at_once = True
+    """Whether a request may be answered before the next packet: one may, others of its packet wait for their turn."""
     _next: Cycle | None = None
     """A request that is to be answered."""
     _between = True
@@ -84,6 +86,7 @@ class Protocol(HttpToolsProtocol):
             self._steps.cancel()  # a request that waits for its batch is not run for nobody
 
     def data_received(self, data: bytes) -> None:
+        self._at_once = True
         try:
             # One packet may bring many requests, each with an offer to upgrade.
             while data:
@@ -115,8 +118,8 @@ class Protocol(HttpToolsProtocol):
             return rest
         if self._in_head:
             self._head_continues(len(data))
-        elif self._next is not None:
-            # Its body may be in the next packet, which may be here already.
+        elif self._next is not None and self._next.more_body:
+            # The rest may be in the next packet, which may be here already.
             self.loop.call_soon(self._begin)
         return b""
 
@@ -236,16 +239,15 @@ class Protocol(HttpToolsProtocol):
             return
         self._in_head = False
         self._stop_head_timer()
-        parser = self.parser
-        self._offers = parser.should_upgrade()
+        self._offers = self.parser.should_upgrade()
         self._upgrades = self._offers and self._may_converse()
         if self._upgrades:
             self.scope = {"method": "GET", "headers": self.headers}  # type: ignore[typeddict-item]
             return
         before = self.cycle
-        head = self._head(parser.get_method().decode("ascii"))
+        head = self._head(self.parser.get_method().decode("ascii"))
         self.cycle = cycle = Cycle(head, self)
-        if parser.get_http_version() == "1.0" or self._last_request or not parser.should_keep_alive():
+        if self.parser.get_http_version() == "1.0" or self._last_request or not self.parser.should_keep_alive():
             cycle.keep_alive = False
         if head.fields is not None and head.fields.get(b"expect", b"").lower() == b"100-continue":
             cycle.waiting_for_100_continue = True
@@ -279,8 +281,9 @@ class Protocol(HttpToolsProtocol):
     def _end(self, cycle: Cycle) -> None:
         """The body has come."""
         cycle.end()
-        if self._next is not None:
-            if cycle.size <= _AT_ONCE_BYTES:
+        if cycle is self._next:
+            if self._at_once and cycle.size <= _AT_ONCE_BYTES:
+                self._at_once = False
                 self._begin()
             else:
                 self.loop.call_soon(self._begin)

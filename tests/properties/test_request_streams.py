@@ -1,6 +1,7 @@
 """What a connection makes of a stream of requests, however it is cut into packets and whatever is known of a head."""
 
 import asyncio
+import itertools
 import json
 from typing import Any
 
@@ -230,3 +231,22 @@ def test_what_waits_for_its_batch_is_given_up_when_its_client_leaves() -> None:
         return application.turn.cancelled()
 
     assert asyncio.run(left())
+
+
+def test_requests_of_one_packet_let_others_in_between() -> None:
+    """Only the first is answered at once: a thousand of them must not keep the event loop."""
+
+    async def told() -> list[int]:
+        protocol, wire = connected()
+        counts = []
+        protocol.data_received(Request("POST", "/a", b"01").sent() * 3)
+        for _ in range(6):
+            counts.append(len(wire.answers()))
+            await asyncio.sleep(0)
+        protocol.connection_lost(None)
+        return counts
+
+    counts = asyncio.run(told())
+    assert counts[0] == 1
+    assert counts[-1] == 3
+    assert all(after - before <= 1 for before, after in itertools.pairwise(counts))
