@@ -14,10 +14,22 @@ from gateway.errors import (
     UserError,
     UserFailed,
 )
-from gateway.types import InferenceResponse
+from gateway.types import InferenceRequest, InferenceResponse, laps
 
 RETRY_AFTER_SECONDS = 1.0
 BACKOFF_SECONDS, MOST_BACKOFF_SECONDS = 0.1, 1.0
+
+
+def header_of(request: InferenceRequest) -> dict[str, Any]:
+    """What a backend of ours in another process must know beside the tensors."""
+    return {
+        "signature": request.signature,
+        "outputs": request.outputs,
+        "parameters": dict(request.parameters),
+        "deadline": request.deadline,  # the monotonic clock is the machine's
+        "name": request.id,
+        "laps": laps.get() is not None,
+    }
 
 
 def request_frame(number: int, streamed: bool, header: dict[str, Any], tensors: Tensors) -> list[Buffer]:

@@ -15,14 +15,14 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from backends._calls import RETRY_AFTER_SECONDS, backoff, request_frame
+from backends._calls import RETRY_AFTER_SECONDS, backoff, header_of, request_frame
 from backends._frames import CREDIT, START, pack
 from backends._jobs import Job, StreamedJob
 from backends._line import LOST, Line
 from backends._reception import receive
 from gateway.errors import GatewayError, LoadFailed, NotReady
 from gateway.interfaces import Backend, BackendStatus, Upstream
-from gateway.types import InferenceRequest, InferenceResponse, ModelMetadata, laps
+from gateway.types import InferenceRequest, InferenceResponse, ModelMetadata
 
 __all__ = ["Config", "join", "receive"]
 
@@ -81,7 +81,7 @@ class HostedBackend:
     async def infer(self, request: InferenceRequest) -> InferenceResponse:
         """Run once."""
         line, number = self._there(), next(self._numbers)
-        job = Job(number, request_frame(number, False, _header(request), request.inputs), False)
+        job = Job(number, request_frame(number, False, header_of(request), request.inputs), False)
         line.ask(job)
         try:
             return await job.answer
@@ -92,7 +92,7 @@ class HostedBackend:
     async def stream(self, request: InferenceRequest) -> AsyncIterator[InferenceResponse]:
         """The backend's parts."""
         line, number = self._there(), next(self._numbers)
-        job = StreamedJob(number, request_frame(number, True, _header(request), request.inputs), False)
+        job = StreamedJob(number, request_frame(number, True, header_of(request), request.inputs), False)
         line.ask(job)
         try:
             while (part := await job.next()) is not None:
@@ -167,14 +167,3 @@ def _extras(told: Mapping[str, Any]) -> dict[str, Any]:
     if "upstream" not in told:
         return dict(told)
     return {**told, "upstream": msgspec.convert(told["upstream"], Upstream)}
-
-
-def _header(request: InferenceRequest) -> dict[str, Any]:
-    return {
-        "signature": request.signature,
-        "outputs": request.outputs,
-        "parameters": dict(request.parameters),
-        "deadline": request.deadline,  # the monotonic clock is the machine's
-        "name": request.id,
-        "laps": laps.get() is not None,
-    }

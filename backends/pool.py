@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from backends._calls import header_of
 from backends._hosting import serve
 from backends._pool import Pool
 from backends._pool_config import WorkersConfig
@@ -76,23 +77,13 @@ class PooledBackend(Pooled):
 
     async def infer(self, request: InferenceRequest) -> InferenceResponse:
         """Run once, or once more if the worker ended on the way."""
-        return await self._pool.infer(_header(request), request.inputs, request.deadline)
+        return await self._pool.infer(header_of(request), request.inputs, request.deadline)
 
     async def stream(self, request: InferenceRequest) -> AsyncIterator[InferenceResponse]:
         """The backend's parts."""
-        parts = self._pool.stream(_header(request), request.inputs, request.deadline)
+        parts = self._pool.stream(header_of(request), request.inputs, request.deadline)
         try:
             async for part in parts:
                 yield part
         finally:
             await parts.aclose()  # type: ignore[attr-defined]
-
-
-def _header(request: InferenceRequest) -> dict[str, Any]:
-    return {
-        "signature": request.signature,
-        "outputs": request.outputs,
-        "parameters": dict(request.parameters),
-        "deadline": request.deadline,  # the monotonic clock is the machine's
-        "name": request.id,
-    }
